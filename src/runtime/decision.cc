@@ -10,6 +10,7 @@
 #include "api/names.h"
 #include "src/base/file.h"
 #include "src/grant/client.h"
+#include "src/grant/message.h"
 #include "src/grant/pod_cgroup.h"
 #include "src/oci/dmem.h"
 #include "src/runtime/env_protocol.h"
@@ -18,73 +19,62 @@
 namespace tessera::runtime {
 namespace {
 
+using grant::Grant;
+using grant::GrantedDevice;
 using oci::Capabilities;
 using oci::ConfigDocument;
 using oci::DeviceNode;
 
-struct SelectedGpu {
-  std::string uuid;
-  std::string container_path;
-  std::string host_path;
-  std::optional<std::pair<uint32_t, uint32_t>> granted_device_number;  // major and minor
-  Bytes memory;                                                        // granted; 0: all
-};
+std::string GpuPath(int minor) { return fmt::format("/dev/nvidia{}", minor); }
 
-struct GpuSelection {
-  std::vector<SelectedGpu> gpus;
-  std::string driver_root;
-  std::string dev_root;
-  std::vector<oci::Mount> mounts;
-  std::vector<std::pair<std::string, std::string>> env;
-  std::string limits_dir;  // empty: no limits
-};
+Result<DeviceNode> FindNode(const std::string& dev_root, const std::string& path) {
+  return oci::ReadDeviceNode(JoinPath(dev_root, path), path);
+}
 
-Result<DeviceNode> FindGpuNode(const SelectedGpu& gpu) {
-  Result<DeviceNode> node = oci::ReadDeviceNode(gpu.host_path, gpu.container_path);
+Result<DeviceNode> FindGpuNode(const GrantedDevice& gpu) {
+  Result<DeviceNode> node = oci::ReadDeviceNode(gpu.host_path, gpu.path);
   if (!node.ok()) {
     return Error(node.status().code(),
                  "GPU {}: {}: load the driver (nvidia-modprobe), or let tessera-agent create its "
                  "nodes (--create-device-nodes)",
                  gpu.uuid, node.status().message());
   }
-  if (gpu.granted_device_number &&
-      *gpu.granted_device_number != std::pair(node->major_number, node->minor_number)) {
+  // 0:0: the agent could not stat the node.
+  if (gpu.major_number != 0 &&
+      (gpu.major_number != node->major_number || gpu.minor_number != node->minor_number)) {
     return Error(Code::kFailedPrecondition,
                  "GPU {}: {} is {}:{}, but it was granted as {}:{}: the driver was reloaded; "
                  "restart tessera-agent on this node",
-                 gpu.uuid, gpu.host_path, node->major_number, node->minor_number,
-                 gpu.granted_device_number->first, gpu.granted_device_number->second);
+                 gpu.uuid, gpu.host_path, node->major_number, node->minor_number, gpu.major_number,
+                 gpu.minor_number);
   }
   return node;
 }
 
 // Adds only the nodes of selected GPUs. A missing node is not an error: only graphics programs need
 // DRM nodes.
-void AddDrmNodes(const GpuSelection& selection, std::vector<DeviceNode>* nodes) {
-  for (const oci::ProcGpu& gpu : oci::ListGpus(selection.driver_root).value_or({})) {
-    if (std::ranges::find(selection.gpus, gpu.uuid, &SelectedGpu::uuid) == selection.gpus.end())
+void AddDrmNodes(const Grant& grant, std::vector<DeviceNode>* nodes) {
+  for (const oci::ProcGpu& gpu : oci::ListGpus(grant.driver_root).value_or({})) {
+    if (std::ranges::find(grant.devices, gpu.uuid, &GrantedDevice::uuid) == grant.devices.end())
       continue;
-    for (const std::string& name : oci::DrmNodes(selection.driver_root, gpu.bus_id)) {
-      const std::string path = "/dev/" + name;
-      Result<DeviceNode> node = oci::ReadDeviceNode(JoinPath(selection.dev_root, path), path);
+    for (const std::string& name : oci::DrmNodes(grant.driver_root, gpu.bus_id)) {
+      Result<DeviceNode> node = FindNode(grant.dev_root, "/dev/" + name);
       if (node.ok()) nodes->push_back(std::move(*node));
     }
   }
 }
 
-Result<std::vector<DeviceNode>> CollectNodes(const GpuSelection& selection,
-                                             Capabilities capabilities) {
+Result<std::vector<DeviceNode>> CollectNodes(const Grant& grant, Capabilities capabilities) {
   std::vector<DeviceNode> nodes;
-  for (const SelectedGpu& gpu : selection.gpus) {
+  for (const GrantedDevice& gpu : grant.devices) {
     ASSIGN_OR_RETURN(DeviceNode node, FindGpuNode(gpu));
     nodes.push_back(std::move(node));
   }
   if (nodes.empty()) return nodes;
-  if (capabilities & (oci::kGraphics | oci::kDisplay)) AddDrmNodes(selection, &nodes);
+  if (capabilities & (oci::kGraphics | oci::kDisplay)) AddDrmNodes(grant, &nodes);
   for (const oci::ControlNode& control : oci::ControlNodes()) {
     if (!(control.used_by & capabilities)) continue;
-    const std::string path = fmt::format("/dev/{}", control.name);
-    Result<DeviceNode> node = oci::ReadDeviceNode(JoinPath(selection.dev_root, path), path);
+    Result<DeviceNode> node = FindNode(grant.dev_root, fmt::format("/dev/{}", control.name));
     if (node.ok()) {
       nodes.push_back(std::move(*node));
     } else if (control.required_by & oci::RequiredCapabilities(capabilities)) {
@@ -103,8 +93,7 @@ std::vector<DeviceNode> CollectDenied(const ConfigDocument& document,
   if (!document.AllowsEveryGpu()) return denied;
   for (const oci::ProcGpu& gpu : oci::ListGpus(driver_root).value_or({})) {
     if (!gpu.minor) continue;
-    const std::string path = fmt::format("/dev/nvidia{}", *gpu.minor);
-    Result<DeviceNode> node = oci::ReadDeviceNode(JoinPath(dev_root, path), path);
+    Result<DeviceNode> node = FindNode(dev_root, GpuPath(*gpu.minor));
     if (!node.ok()) continue;
     const bool is_granted = std::ranges::any_of(granted, [&](const DeviceNode& other) {
       return other.major_number == node->major_number && other.minor_number == node->minor_number;
@@ -114,10 +103,10 @@ std::vector<DeviceNode> CollectDenied(const ConfigDocument& document,
   return denied;
 }
 
-NodeFacts CollectNodeFacts(const GpuSelection& selection, const oci::DriverFiles& driver) {
+NodeFacts CollectNodeFacts(const Grant& grant, const oci::DriverFiles& driver) {
   NodeFacts facts{.cuda = CudaOfDriver(driver.version), .driver = driver.version};
-  const auto node_gpus = oci::ListGpus(selection.driver_root).value_or({});
-  for (const SelectedGpu& gpu : selection.gpus) {
+  const auto node_gpus = oci::ListGpus(grant.driver_root).value_or({});
+  for (const GrantedDevice& gpu : grant.devices) {
     GpuProperties properties{gpu.uuid, "", "unknown"};
     const auto found = std::ranges::find(node_gpus, gpu.uuid, &oci::ProcGpu::uuid);
     if (found != node_gpus.end()) {
@@ -131,13 +120,13 @@ NodeFacts CollectNodeFacts(const GpuSelection& selection, const oci::DriverFiles
 
 // The value of the cgroup file dmem.max for a container with shares of GPUs. Empty if the kernel or
 // the driver does not support dmem.
-std::string FindDmemMax(const GpuSelection& selection, const std::string& cgroup_root) {
+std::string FindDmemMax(const Grant& grant, const std::string& cgroup_root) {
   const auto regions = oci::ReadDmemRegions(cgroup_root);
   if (regions.empty()) return "";
   std::vector<oci::DmemShare> shares;
-  for (const oci::ProcGpu& gpu : oci::ListGpus(selection.driver_root).value_or({})) {
-    const auto granted = std::ranges::find(selection.gpus, gpu.uuid, &SelectedGpu::uuid);
-    if (granted != selection.gpus.end()) shares.push_back({gpu.bus_id, granted->memory});
+  for (const oci::ProcGpu& gpu : oci::ListGpus(grant.driver_root).value_or({})) {
+    const auto granted = std::ranges::find(grant.devices, gpu.uuid, &GrantedDevice::uuid);
+    if (granted != grant.devices.end()) shares.push_back({gpu.bus_id, Bytes(granted->bytes)});
   }
   return oci::DmemMaxValue(regions, shares);
 }
@@ -160,61 +149,38 @@ Result<oci::Limiter> FindLimiter(const std::string& limits_dir) {
   return limiter;
 }
 
+// `no_gpu_word` is the value of NVIDIA_VISIBLE_DEVICES if the grant has no GPU. Otherwise the value
+// is the UUIDs, also for "all", so that a container engine inside this container (Docker in Docker)
+// cannot give its containers more GPUs than this container has.
 Result<Decision> MakeDecision(const ConfigDocument& document, const Options& options,
-                              GpuSelection selection, std::string reason) {
+                              const Grant& grant, std::string_view no_gpu_word,
+                              std::string reason) {
   Decision decision{std::move(reason), {}, {}};
   ASSIGN_OR_RETURN(const Capabilities capabilities, ReadCapabilities(document));
   oci::Injection injection;
-  ASSIGN_OR_RETURN(injection.devices, CollectNodes(selection, capabilities));
+  ASSIGN_OR_RETURN(injection.devices, CollectNodes(grant, capabilities));
   injection.denied_devices =
-      CollectDenied(document, selection.driver_root, selection.dev_root, injection.devices);
-  ASSIGN_OR_RETURN(injection.driver, oci::FindDriver(selection.driver_root, capabilities));
+      CollectDenied(document, grant.driver_root, grant.dev_root, injection.devices);
+  ASSIGN_OR_RETURN(injection.driver, oci::FindDriver(grant.driver_root, capabilities));
   const auto requirements = ReadRequirements(document);
   if (!requirements.empty()) {
-    RETURN_IF_ERROR(CheckRequirements(requirements, CollectNodeFacts(selection, injection.driver)));
+    RETURN_IF_ERROR(CheckRequirements(requirements, CollectNodeFacts(grant, injection.driver)));
   }
   ASSIGN_OR_RETURN(decision.target, oci::FindInjectionTarget(document, options.driver_tree_dir));
-  injection.mounts = std::move(selection.mounts);
-  injection.env = std::move(selection.env);
-  if (!selection.limits_dir.empty()) {
-    ASSIGN_OR_RETURN(injection.limiter, FindLimiter(selection.limits_dir));
-    injection.dmem_max = FindDmemMax(selection, options.cgroup_root);
+  for (const grant::GrantedMount& mount : grant.mounts) {
+    injection.mounts.push_back({mount.container, "bind", mount.host, mount.options});
+  }
+  injection.env.emplace_back(names::kEnvVisibleDevices, grant.devices.empty()
+                                                            ? std::string(no_gpu_word)
+                                                            : grant::UuidsOf(grant));
+  injection.env.insert(injection.env.end(), grant.env.begin(), grant.env.end());
+  if (!grant.limits_dir.empty()) {
+    ASSIGN_OR_RETURN(injection.limiter, FindLimiter(grant.limits_dir));
+    injection.dmem_max = FindDmemMax(grant, options.cgroup_root);
   }
   injection.tree_dir = options.driver_tree_dir;
   decision.injection = std::move(injection);
   return decision;
-}
-
-std::string UuidList(const std::vector<SelectedGpu>& gpus) {
-  std::string list;
-  for (const SelectedGpu& gpu : gpus) list += (list.empty() ? "" : ",") + gpu.uuid;
-  return list;
-}
-
-GpuSelection FromGrant(grant::Grant&& grant, const Options& options) {
-  GpuSelection selection;
-  selection.driver_root = grant.driver_root.empty() ? options.driver_root : grant.driver_root;
-  selection.dev_root = grant.dev_root.empty() ? options.dev_root : grant.dev_root;
-  for (grant::GrantedDevice& device : grant.devices) {
-    SelectedGpu gpu{std::move(device.uuid),
-                    std::move(device.path),
-                    std::move(device.host_path),
-                    {},
-                    Bytes(device.bytes)};
-    if (gpu.container_path.empty()) gpu.container_path = fmt::format("/dev/nvidia{}", device.minor);
-    if (gpu.host_path.empty()) gpu.host_path = JoinPath(selection.dev_root, gpu.container_path);
-    if (device.major_number != 0)
-      gpu.granted_device_number = {device.major_number, device.minor_number};
-    selection.gpus.push_back(std::move(gpu));
-  }
-  selection.limits_dir = std::move(grant.limits_dir);
-  for (grant::GrantedMount& mount : grant.mounts) {
-    selection.mounts.push_back({mount.container, "bind", mount.host, std::move(mount.options)});
-  }
-  selection.env.emplace_back(names::kEnvVisibleDevices,
-                             selection.gpus.empty() ? "void" : UuidList(selection.gpus));
-  for (auto& [name, value] : grant.env) selection.env.emplace_back(name, value);
-  return selection;
 }
 
 // gpushare's device plugin gives no tokens, only this variable. The agent knows the node's
@@ -262,16 +228,16 @@ Result<Decision> DecideInKubernetes(const ConfigDocument& document,
                  "use containerd 1.6 or CRI-O 1.20 or newer, or start "
                  "tessera-agent with --binding=allocate");
   }
-  Result<grant::Grant> grant =
-      grant::RequestGrant(options.grant_socket, request, options.grant_timeout);
+  Result<Grant> grant = grant::RequestGrant(options.grant_socket, request, options.grant_timeout);
   if (request.tokens.empty() && grant.status().code() == Code::kNotFound) {
     return DecideWithoutGrant(document, identity, options);
   }
   if (!grant.ok()) return grant.status().Annotate(container_description);
-  GpuSelection selection = FromGrant(std::move(*grant), options);
-  std::string reason =
-      fmt::format("granted to {}: {}", container_description, UuidList(selection.gpus));
-  return MakeDecision(document, options, std::move(selection), std::move(reason));
+  if (grant->driver_root.empty()) grant->driver_root = options.driver_root;
+  if (grant->dev_root.empty()) grant->dev_root = options.dev_root;
+  return MakeDecision(
+      document, options, *grant, "void",
+      fmt::format("granted to {}: {}", container_description, grant::UuidsOf(*grant)));
 }
 
 Result<Decision> DecideByEnvironment(const ConfigDocument& document, const Options& options) {
@@ -282,7 +248,7 @@ Result<Decision> DecideByEnvironment(const ConfigDocument& document, const Optio
     return Decision{
         "NVIDIA_VISIBLE_DEVICES is not accepted (accept-visible-devices-envvar)", {}, {}};
   }
-  GpuSelection selection{.driver_root = options.driver_root, .dev_root = options.dev_root};
+  Grant grant{.driver_root = options.driver_root, .dev_root = options.dev_root};
   if (visible.kind != Kind::kDriverOnly) {
     ASSIGN_OR_RETURN(const auto gpus, oci::ListGpus(options.driver_root));
     ASSIGN_OR_RETURN(const auto selected, SelectGpus(visible, gpus));
@@ -293,17 +259,13 @@ Result<Decision> DecideByEnvironment(const ConfigDocument& document, const Optio
                      "host, or leave the GPU out of {}",
                      gpu.bus_id, names::kEnvVisibleDevices);
       }
-      const std::string path = fmt::format("/dev/nvidia{}", *gpu.minor);
-      selection.gpus.push_back({gpu.uuid, path, JoinPath(options.dev_root, path), {}, Bytes(0)});
+      const std::string path = GpuPath(*gpu.minor);
+      grant.devices.push_back({gpu.uuid, *gpu.minor, path, JoinPath(options.dev_root, path)});
     }
   }
-  // Replaces "all" by UUIDs, so that a container engine inside this container (Docker in Docker)
-  // cannot give its containers more GPUs than this container has.
-  selection.env.emplace_back(names::kEnvVisibleDevices,
-                             selection.gpus.empty() ? "none" : UuidList(selection.gpus));
   std::string reason = fmt::format("requested by NVIDIA_VISIBLE_DEVICES: {}",
-                                   selection.gpus.empty() ? "no GPU" : UuidList(selection.gpus));
-  return MakeDecision(document, options, std::move(selection), std::move(reason));
+                                   grant.devices.empty() ? "no GPU" : grant::UuidsOf(grant));
+  return MakeDecision(document, options, grant, "none", std::move(reason));
 }
 
 std::string FirstAnnotation(const oci::ConfigDocument& document,
