@@ -27,7 +27,7 @@ async function openAs(token) {
   const context = await browser.newContext({ locale: 'en-US', viewport: { width: 1280, height: 900 } });
   const page = await context.newPage();
   pages.push(page);
-  page.setDefaultTimeout(60_000);
+  page.setDefaultTimeout(120_000);
   await page.goto(CONSOLE);
   await page.getByLabel('Token').fill(token);
   await page.getByRole('button', { name: 'Log in' }).click();

@@ -38,7 +38,7 @@ func TestTheStandbyKeepsToWhatAKilledLeaderBound(t *testing.T) {
 	waitBound(t, before.Name)
 	leader := killLeader(t)
 	holder("bound-after", models[2]).Create(t)
-	bed.Eventually(t, bed.PodTimeout, "another replica leads", func() bool { return leaseHolder() != leader })
+	bed.Eventually(t, bed.PodTimeout, "another replica leads, or none", func() bool { return leaseHolder() != leader })
 	goOn() // before the node counts as unreachable
 	checkGPUs(t, []string{before.Name, "bound-after"}, sizes(t))
 }
@@ -62,12 +62,23 @@ func heldBack(t *testing.T, name string, limits map[string]int) string {
 	pod := sharing(name, limits)
 	pod.NodeSelector, pod.NoToken = onH200, true
 	pod.Init = []bed.Container{{Name: "before", Image: "probe", Args: []string{"--hold=6s"}}}
-	pod.Create(t)
-	bed.Eventually(t, bed.PodTimeout, "the init container runs", func() bool {
-		statuses := bed.ReadPod(t, name).Status.InitContainerStatuses
-		return len(statuses) > 0 && statuses[0].State["running"] != nil
-	})
-	return name
+	// On a machine that stands still for a moment, the init container may have ended when the test looks. Then the pod
+	// is made again.
+	for range 3 {
+		pod.Create(t)
+		var running bool
+		bed.Eventually(t, bed.PodTimeout, "the init container runs", func() bool {
+			statuses := bed.ReadPod(t, name).Status.InitContainerStatuses
+			running = len(statuses) > 0 && statuses[0].State["running"] != nil
+			return running || (len(statuses) > 0 && statuses[0].State["terminated"] != nil)
+		})
+		if running {
+			return name
+		}
+		bed.DeletePods(t, name)
+	}
+	t.Fatalf("the init container of %s ended three times before the test saw it run", name)
+	return ""
 }
 
 func TestABoundShareStartsWhileTheAPIServerIsDown(t *testing.T) {
@@ -177,17 +188,14 @@ func TestPlainKubeSchedulerDoesNotOversellBetweenDialects(t *testing.T) {
 	}
 	var running []string
 	last, since := "", time.Now()
-	bed.Eventually(t, 2*bed.PodTimeout, "the pods' phases stay as they are", func() bool {
+	t.Cleanup(func() { t.Logf("\n%s", last) })
+	bed.Eventually(t, 2*bed.PodTimeout, "at least four pods run on four GPUs, and the phases stay as they are", func() bool {
 		var now string
 		if now, running = states(); now != last {
 			last, since = now, time.Now()
 		}
-		return time.Since(since) > 4*time.Second && len(running) > 0
+		return time.Since(since) > 4*time.Second && len(running) >= 4
 	})
-	t.Logf("\n%s", last)
-	if len(running) < 4 {
-		t.Errorf("only %d of %d pods run on four GPUs", len(running), len(names))
-	}
 	for _, name := range running {
 		bed.Eventually(t, bed.PodTimeout, "the agent publishes what it assigned", func() bool {
 			return json.Valid([]byte(bed.ReadPod(t, name).Metadata.Annotations["tessera.dev/assignment"]))

@@ -151,11 +151,21 @@ func leaseHolder() string {
 	return lease.Spec.HolderIdentity
 }
 
+// leader waits until a replica of tessera-scheduler leads, and returns its identity and the name of its pod.
+func leader(t *testing.T) (identity, pod string) {
+	t.Helper()
+	bed.Eventually(t, bed.PodTimeout, "a replica leads", func() bool {
+		identity = leaseHolder()
+		return identity != ""
+	})
+	pod, _, _ = strings.Cut(identity, "_")
+	return identity, pod
+}
+
 // killLeader deletes the leader's pod without a grace period, and returns the identity of that leader.
 func killLeader(t *testing.T) string {
 	t.Helper()
-	leader := leaseHolder()
-	pod, _, _ := strings.Cut(leader, "_")
+	leader, pod := leader(t)
 	if err := bed.Call(http.MethodDelete, ours+"/pods/"+pod+"?gracePeriodSeconds=0", nil, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -134,9 +134,13 @@ func TestDashboardsAndAlertsOnARealPrometheus(t *testing.T) {
 		`up{job="tessera-agent"}`:                  {"node", "instance"},
 		`DCGM_FI_DEV_GPU_UTIL{pod="` + busy + `"}`: {"gpu", "UUID", "modelName", "hostname", "namespace", "container"},
 	} {
-		bed.Eventually(t, bed.PodTimeout, name+" has data", func() bool { return len(query(t, address, name)) > 0 })
+		var found []series
+		bed.Eventually(t, bed.PodTimeout, name+" has data", func() bool {
+			found = query(t, address, name)
+			return len(found) > 0
+		})
 		for _, label := range labels {
-			if metric := query(t, address, name)[0].Metric; metric[label] == "" {
+			if metric := found[0].Metric; metric[label] == "" {
 				t.Errorf("%s has no label %s: %v", name, label, metric)
 			}
 		}
