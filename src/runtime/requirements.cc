@@ -2,7 +2,6 @@
 #include "src/runtime/requirements.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <vector>
 
@@ -11,32 +10,31 @@
 namespace tessera::runtime {
 namespace {
 
-enum class Relation { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual };
+struct RelationalOperator {
+  std::string_view sign;
+  bool (*holds)(int order);  // for the order of the value found and the condition's value
+};
+// Longer operators come first, so that ">=" is not read as ">".
+constexpr RelationalOperator kOperators[] = {
+    {">=", [](int order) { return order >= 0; }}, {"<=", [](int order) { return order <= 0; }},
+    {"!=", [](int order) { return order != 0; }}, {"=", [](int order) { return order == 0; }},
+    {">", [](int order) { return order > 0; }},   {"<", [](int order) { return order < 0; }},
+};
 
 struct PropertyCondition {
   std::string_view text;
   std::string_view property;
-  Relation op = Relation::kEqual;
+  const RelationalOperator* op = nullptr;
   std::string_view value;
 };
-
-// Longer operators come first, so that ">=" is not read as ">".
-constexpr std::array<std::pair<std::string_view, Relation>, 6> kOperators = {{
-    {">=", Relation::kGreaterEqual},
-    {"<=", Relation::kLessEqual},
-    {"!=", Relation::kNotEqual},
-    {"=", Relation::kEqual},
-    {">", Relation::kGreater},
-    {"<", Relation::kLess},
-}};
 
 Result<PropertyCondition> ParseCondition(std::string_view text) {
   const size_t at = text.find_first_of("=!<>");
   if (at != std::string_view::npos && at > 0) {
-    for (const auto& [sign, op] : kOperators) {
-      if (!text.substr(at).starts_with(sign)) continue;
-      const std::string_view value = text.substr(at + sign.size());
-      if (!value.empty()) return PropertyCondition{text, text.substr(0, at), op, value};
+    for (const RelationalOperator& op : kOperators) {
+      if (!text.substr(at).starts_with(op.sign)) continue;
+      const std::string_view value = text.substr(at + op.sign.size());
+      if (!value.empty()) return PropertyCondition{text, text.substr(0, at), &op, value};
     }
   }
   return Error(Code::kInvalidArgument,
@@ -54,24 +52,6 @@ Result<int> CompareVersions(std::string_view a, std::string_view b) {
     if (x != y) return x < y ? -1 : 1;
   }
   return 0;
-}
-
-bool Holds(Relation op, int order) {
-  switch (op) {
-    case Relation::kEqual:
-      return order == 0;
-    case Relation::kNotEqual:
-      return order != 0;
-    case Relation::kLess:
-      return order < 0;
-    case Relation::kLessEqual:
-      return order <= 0;
-    case Relation::kGreater:
-      return order > 0;
-    case Relation::kGreaterEqual:
-      return order >= 0;
-  }
-  return false;
 }
 
 // How the value found compares to the condition's value: 0 if they are equal.
@@ -92,7 +72,7 @@ Result<std::string> UnmetReason(const PropertyCondition& condition, const NodeFa
   } else if (condition.property == "arch") {
     found = gpu == nullptr ? "" : gpu->arch;
   } else if (condition.property == "brand") {
-    if (condition.op != Relation::kEqual && condition.op != Relation::kNotEqual) {
+    if (condition.op->sign != "=" && condition.op->sign != "!=") {
       return Error(Code::kInvalidArgument, "\"{}\": brands have no order", condition.text);
     }
     found = gpu == nullptr ? "" : gpu->brand;
@@ -108,7 +88,7 @@ Result<std::string> UnmetReason(const PropertyCondition& condition, const NodeFa
   if (found.empty()) {
     return fmt::format("{} (the {} of this node is unknown)", condition.text, condition.property);
   }
-  if (Holds(condition.op, order)) return std::string();
+  if (condition.op->holds(order)) return std::string();
   return fmt::format("{} (found {} {})", condition.text, condition.property, found);
 }
 
