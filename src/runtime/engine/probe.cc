@@ -147,13 +147,10 @@ class UnaryCall {
  public:
   explicit UnaryCall(PeerSocket* connection) : connection_(*connection) {}
 
-  // Returns the answer's message. UNIMPLEMENTED: the server rejected the call; its reason is
-  // HPACK-compressed and not decoded.
-  Result<std::string> Run(std::string_view path, std::string_view request) {
-    std::string message(1, '\0');
-    message.append(3, '\0');
-    message += static_cast<char>(request.size());
-    message += request;
+  // Sends an empty message and returns the answer's message. UNIMPLEMENTED: the server rejected the
+  // call; its reason is HPACK-compressed and not decoded.
+  Result<std::string> Run(std::string_view path) {
+    const std::string message(5, '\0');  // not compressed, of length 0
     RETURN_IF_ERROR(connection_.Send(
         fmt::format("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n{}{}{}", Frame(kSettings, 0, 0, ""),
                     Frame(kHeaders, kEndHeaders, 1, RequestHeaders(path)),
@@ -234,38 +231,27 @@ struct EngineReply {
 
 Result<EngineReply> CallGrpc(const std::string& socket, std::string_view path, Duration deadline) {
   ASSIGN_OR_RETURN(PeerSocket connection, PeerSocket::Open(socket, deadline));
-  ASSIGN_OR_RETURN(std::string message, UnaryCall(&connection).Run(path, ""));
+  ASSIGN_OR_RETURN(std::string message, UnaryCall(&connection).Run(path));
   return EngineReply{connection.peer(), std::move(message)};
 }
 
-// Queries the kubelet's interface, which containerd and CRI-O have in common.
-void QueryCri(const std::string& socket, Duration deadline, EngineInfo* answer) {
-  const auto status = CallGrpc(socket, "/runtime.v1.RuntimeService/Status", deadline);
-  if (!status.ok()) return;
-  answer->serves_cri = true;
-  answer->pid = status->pid;
-  for (const std::string& handler : Fields(status->message, 3)) {
-    for (std::string& name : Fields(handler, 1)) answer->runtimes.push_back(std::move(name));
+// Queries the version, in field `version_field` of the answer to `version_path`, and the kubelet's
+// interface (CRI), which containerd and CRI-O have in common.
+Result<EngineInfo> QueryGrpc(const std::string& socket, std::string_view version_path,
+                             uint32_t version_field, Duration deadline) {
+  EngineInfo answer;
+  ASSIGN_OR_RETURN(const EngineReply version, CallGrpc(socket, version_path, deadline));
+  answer.pid = version.pid;
+  for (const std::string& text : Fields(version.message, version_field)) {
+    answer.version = ParseVersion(text);
   }
-}
-
-Result<EngineInfo> QueryContainerd(const std::string& socket, Duration deadline) {
-  EngineInfo answer;
-  ASSIGN_OR_RETURN(const EngineReply version,
-                   CallGrpc(socket, "/containerd.services.version.v1.Version/Version", deadline));
-  answer.pid = version.pid;
-  for (const std::string& text : Fields(version.message, 1)) answer.version = ParseVersion(text);
-  QueryCri(socket, deadline, &answer);
-  return answer;
-}
-
-Result<EngineInfo> QueryCrio(const std::string& socket, Duration deadline) {
-  EngineInfo answer;
-  ASSIGN_OR_RETURN(const EngineReply version,
-                   CallGrpc(socket, "/runtime.v1.RuntimeService/Version", deadline));
-  answer.pid = version.pid;
-  for (const std::string& text : Fields(version.message, 3)) answer.version = ParseVersion(text);
-  QueryCri(socket, deadline, &answer);
+  const auto status = CallGrpc(socket, "/runtime.v1.RuntimeService/Status", deadline);
+  if (!status.ok()) return answer;
+  answer.serves_cri = true;
+  answer.pid = status->pid;
+  for (const std::string& handler : Fields(status->message, 3)) {
+    for (std::string& name : Fields(handler, 1)) answer.runtimes.push_back(std::move(name));
+  }
   return answer;
 }
 
@@ -312,11 +298,11 @@ Result<EngineInfo> QueryEngine(EngineKind engine, const std::string& socket_path
                                Duration deadline) {
   switch (engine) {
     case EngineKind::kContainerd:
-      return QueryContainerd(socket_path, deadline);
+      return QueryGrpc(socket_path, "/containerd.services.version.v1.Version/Version", 1, deadline);
     case EngineKind::kDocker:
       return QueryDocker(socket_path, deadline);
     case EngineKind::kCrio:
-      return QueryCrio(socket_path, deadline);
+      return QueryGrpc(socket_path, "/runtime.v1.RuntimeService/Version", 3, deadline);
   }
   return Error(Code::kInternal, "no such engine");
 }
