@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "api/names.h"
-#include "src/cli/object_fields.h"
 #include "src/cli/session.h"
 #include "src/kube/pod_page.h"
 

@@ -11,11 +11,11 @@
 #include "src/base/file.h"
 #include "src/base/strings.h"
 #include "src/cli/cluster_client.h"
-#include "src/cli/object_fields.h"
 #include "src/cli/options.h"
 #include "src/cli/output/text.h"
 #include "src/cli/session.h"
 #include "src/cli/verbs.h"
+#include "src/formats/json.h"
 #include "src/formats/yaml.h"
 
 namespace tessera::cli {

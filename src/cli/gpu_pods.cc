@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "src/cli/object_fields.h"
 #include "src/device/request.h"
 #include "src/kube/informer.h"
 #include "src/ledger/pod_request.h"

@@ -5,7 +5,6 @@
 
 #include "src/base/version.h"
 #include "src/cli/install/inventory.h"
-#include "src/cli/object_fields.h"
 #include "src/components/objects.h"
 #include "src/components/settings.h"
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "src/base/status.h"
-#include "src/cli/object_fields.h"
 
 namespace tessera::cli {
 namespace {

@@ -2,8 +2,6 @@
 // Reads fields of API objects from JSON; a missing field reads as empty. Included only in src/cli.
 #pragma once
 
-#include <initializer_list>
-#include <string>
 #include <string_view>
 
 #include "src/formats/json.h"
@@ -12,17 +10,6 @@ namespace tessera::cli {
 
 // The label with the name of the program that a pod runs.
 inline constexpr std::string_view kNameLabel = "app.kubernetes.io/name";
-
-inline std::string TextAt(const Json& json, std::initializer_list<std::string_view> path) {
-  const Json* at = FindPath(json, path);
-  return at != nullptr && at->is_string() ? at->string_value() : "";
-}
-
-inline const Json::Array& ItemsAt(const Json& json, std::initializer_list<std::string_view> path) {
-  static const Json::Array kNone;
-  const Json* at = FindPath(json, path);
-  return at != nullptr && at->is_array() ? at->items() : kNone;
-}
 
 inline bool IsBeingDeleted(const Json& object) {
   return !TextAt(object, {"metadata", "deletionTimestamp"}).empty();

@@ -5,8 +5,6 @@
 #include <array>
 #include <utility>
 
-#include "src/cli/object_fields.h"
-
 namespace tessera::cli {
 namespace {
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/console/drain.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "api/names.h"
@@ -10,9 +11,7 @@ namespace {
 
 // The controller of the pod, such as "ReplicaSet/web-5d4"; "" if the pod has none.
 std::string OwnerOf(const Json& pod) {
-  const Json* owners = FindPath(pod, {"metadata", "ownerReferences"});
-  if (owners == nullptr || !owners->is_array()) return "";
-  for (const Json& owner : owners->items()) {
+  for (const Json& owner : ItemsAt(pod, {"metadata", "ownerReferences"})) {
     if (!owner.BoolAt("controller").value_or(false)) continue;
     return owner.StringAt("kind").value_or("") + "/" + owner.StringAt("name").value_or("");
   }
@@ -20,21 +19,15 @@ std::string OwnerOf(const Json& pod) {
 }
 
 bool HasLocalData(const Json& pod) {
-  const Json* volumes = FindPath(pod, {"spec", "volumes"});
-  if (volumes == nullptr || !volumes->is_array()) return false;
-  for (const Json& volume : volumes->items()) {
-    if (volume.Find("emptyDir") != nullptr) return true;
-  }
-  return false;
+  return std::ranges::any_of(ItemsAt(pod, {"spec", "volumes"}),
+                             [](const Json& volume) { return volume.Find("emptyDir") != nullptr; });
 }
 
 }  // namespace
 
 std::string_view ReasonToStay(const Json& pod, bool force) {
-  const Json* phase = FindPath(pod, {"status", "phase"});
-  const std::string phase_name =
-      phase != nullptr && phase->is_string() ? phase->string_value() : "";
-  if (phase_name == "Succeeded" || phase_name == "Failed") return "ended";
+  const std::string phase = TextAt(pod, {"status", "phase"});
+  if (phase == "Succeeded" || phase == "Failed") return "ended";
   if (FindPath(pod, {"metadata", "annotations", names::kAnnotationConfigMirror})) {
     return "static";
   }

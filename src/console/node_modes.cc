@@ -12,11 +12,6 @@ namespace {
 constexpr std::string_view kSharesFlag = "--shared-resources=";
 constexpr const char* kHelmRelease = "meta.helm.sh/release-name";  // Helm adds it to its objects
 
-const Json::Array& ItemsOf(const Json* json) {
-  static const Json::Array kNone;
-  return json != nullptr && json->is_array() ? json->items() : kNone;
-}
-
 // Whether the kubelet or an agent owns the label, and would restore it after a change.
 bool IsManaged(std::string_view label) {
   const std::string_view domain = label.substr(0, label.find('/'));
@@ -25,9 +20,8 @@ bool IsManaged(std::string_view label) {
 }
 
 bool OffersShares(const Json& daemon_set) {
-  const Json* containers = FindPath(daemon_set, {"spec", "template", "spec", "containers"});
-  for (const Json& container : ItemsOf(containers)) {
-    for (const Json& arg : ItemsOf(container.Find("args"))) {
+  for (const Json& container : ItemsAt(daemon_set, {"spec", "template", "spec", "containers"})) {
+    for (const Json& arg : ItemsAt(container, {"args"})) {
       if (!arg.is_string() || !arg.string_value().starts_with(kSharesFlag)) continue;
       return arg.string_value().substr(kSharesFlag.size()) != "none";
     }
@@ -66,8 +60,7 @@ std::optional<AgentPool> AgentPoolOf(const Json& daemon_set) {
   if (meta == nullptr || pod == nullptr || pod->Find("spec") == nullptr) return std::nullopt;
   AgentPool pool;
   pool.daemon_set = meta->StringAt("name").value_or("");
-  const Json* name = FindPath(daemon_set, {"metadata", "labels", names::kLabelAgentPool});
-  if (name != nullptr && name->is_string()) pool.name = name->string_value();
+  pool.name = TextAt(daemon_set, {"metadata", "labels", names::kLabelAgentPool});
   pool.offers_shares = OffersShares(daemon_set);
   pool.by_helm = FindPath(daemon_set, {"metadata", "annotations", kHelmRelease}) != nullptr;
   const Result<kube::PodObject> pods =

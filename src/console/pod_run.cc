@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/formats/json.h"
 #include "src/formats/text_edit.h"
 #include "src/ledger/pod_request.h"
 
@@ -13,11 +14,6 @@ namespace {
 // Selects pods that have ended by excluding all other phases: a field selector has no "or".
 constexpr const char* kEndedPods =
     "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown";
-
-std::string TextOn(const Json& json, const KeyPath& path) {
-  const Json* found = FindPath(json, path);
-  return found != nullptr && found->is_string() ? found->string_value() : "";
-}
 
 void AddText(Json* out, std::string_view key, const std::string& text) {
   if (!text.empty()) out->Set(key, Json::String(text));
@@ -57,7 +53,7 @@ Json ContainerRun(const Json& status, bool init) {
 std::string TimeOf(const Json& event) {
   for (const KeyPath& path : {KeyPath{"series", "lastObservedTime"}, KeyPath{"lastTimestamp"},
                               KeyPath{"eventTime"}, KeyPath{"metadata", "creationTimestamp"}}) {
-    if (std::string time = TextOn(event, path); !time.empty()) return time;
+    if (std::string time = TextAt(event, path); !time.empty()) return time;
   }
   return "";
 }
@@ -69,7 +65,7 @@ Json EventJson(const Json& event) {
   return Json::MakeObject({{"type", Json::String(event.StringAt("type").value_or(""))},
                            {"reason", Json::String(event.StringAt("reason").value_or(""))},
                            {"message", Json::String(event.StringAt("message").value_or(""))},
-                           {"about", Json::String(TextOn(event, {"involvedObject", "name"}))},
+                           {"about", Json::String(TextAt(event, {"involvedObject", "name"}))},
                            {"count", Json::Int(count)},
                            {"time", Json::String(TimeOf(event))}});
 }
@@ -80,32 +76,30 @@ Json RunOf(const Json& pod) {
   Json containers = Json::MakeArray();
   int64_t restarts = 0;
   for (const char* kind : {"initContainerStatuses", "containerStatuses"}) {
-    const Json* list = FindPath(pod, {"status", kind});
-    if (list == nullptr || !list->is_array()) continue;
-    for (const Json& status : list->items()) {
+    for (const Json& status : ItemsAt(pod, {"status", kind})) {
       containers.Append(ContainerRun(status, kind == std::string_view("initContainerStatuses")));
       restarts += status.IntAt("restartCount").value_or(0);
     }
   }
   const bool deleting = FindPath(pod, {"metadata", "deletionTimestamp"}) != nullptr;
   Json out =
-      Json::MakeObject({{"namespace", Json::String(TextOn(pod, {"metadata", "namespace"}))},
-                        {"name", Json::String(TextOn(pod, {"metadata", "name"}))},
-                        {"phase", Json::String(TextOn(pod, {"status", "phase"}))},
-                        {"node", Json::String(TextOn(pod, {"spec", "nodeName"}))},
+      Json::MakeObject({{"namespace", Json::String(TextAt(pod, {"metadata", "namespace"}))},
+                        {"name", Json::String(TextAt(pod, {"metadata", "name"}))},
+                        {"phase", Json::String(TextAt(pod, {"status", "phase"}))},
+                        {"node", Json::String(TextAt(pod, {"spec", "nodeName"}))},
                         {"deleting", Json::Bool(deleting)},
                         {"restarts", Json::Int(restarts)},
-                        {"created", Json::String(TextOn(pod, {"metadata", "creationTimestamp"}))},
+                        {"created", Json::String(TextAt(pod, {"metadata", "creationTimestamp"}))},
                         {"containers", std::move(containers)}});
-  AddText(&out, "reason", TextOn(pod, {"status", "reason"}));
-  AddText(&out, "message", TextOn(pod, {"status", "message"}));
+  AddText(&out, "reason", TextAt(pod, {"status", "reason"}));
+  AddText(&out, "message", TextAt(pod, {"status", "message"}));
   return out;
 }
 
 Json EventsOf(const std::vector<Json>& events, std::string_view prefix) {
   std::vector<const Json*> sorted;
   for (const Json& event : events) {
-    const std::string name = TextOn(event, {"involvedObject", "name"});
+    const std::string name = TextAt(event, {"involvedObject", "name"});
     // "web-" means ReplicaSets of "web", and not those of "web-api".
     const bool is_other =
         prefix.ends_with('-') && name.find('-', prefix.size()) != std::string::npos;

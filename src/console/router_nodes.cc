@@ -25,9 +25,7 @@ const kube::ListQuery& AgentDaemonSets() {
 
 StringMap LabelsOf(const Json& node) {
   StringMap labels;
-  const Json* json = FindPath(node, {"metadata", "labels"});
-  if (json == nullptr || !json->is_object()) return labels;
-  for (const auto& [label, value] : json->members()) {
+  for (const auto& [label, value] : MembersAt(node, {"metadata", "labels"})) {
     if (value.is_string()) labels[label] = value.string_value();
   }
   return labels;

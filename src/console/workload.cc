@@ -22,10 +22,6 @@ constexpr size_t kMaxManifest = 256 << 10;
 constexpr std::string_view kAmount = "amount";
 constexpr std::string_view kAmountFields[] = {"whole", "gpus", "hundredths", "memoryBlocks"};
 
-std::string TextAt(const Json& json, std::string_view key) {
-  return json.StringAt(key).value_or("");
-}
-
 class FieldReader {
  public:
   FieldReader(const Json& json, FormEdit* edit, bool complete, FieldErrors* errors)
@@ -51,7 +47,7 @@ class FieldReader {
     }
   }
   void ReadDnsName(const char* field, std::string* name) {
-    *name = TextAt(json_, field);
+    *name = TextAt(json_, {field});
     if (!IsDnsName(*name) || name->size() > 63) {
       errors_[field] = "lower-case letters, digits and '-', at most 63";
     }
@@ -100,7 +96,7 @@ Json DeploymentOf(const Json& pod, int64_t replicas) {
   Json meta = *pod.Find("metadata");
   const Json* labels = meta.Find("labels");
   if (labels == nullptr || !labels->is_object() || labels->members().empty()) {
-    meta.Set("labels", Json::MakeObject({{"app", Json::String(TextAt(meta, "name"))}}));
+    meta.Set("labels", Json::MakeObject({{"app", Json::String(TextAt(meta, {"name"}))}}));
     labels = meta.Find("labels");
   }
   Json pod_meta = Json::MakeObject({{"labels", *labels}});
@@ -184,8 +180,8 @@ void ReadContainer(const Manifest& manifest, FormReading* reading) {
   reading->container =
       chosen == containers.end() ? 0 : static_cast<size_t>(chosen - containers.begin());
   const Json& container = containers[reading->container];
-  reading->container_name = TextAt(container, "name");
-  reading->form.image = TextAt(container, "image");
+  reading->container_name = TextAt(container, {"name"});
+  reading->form.image = TextAt(container, {"image"});
   if (reading->form.image.empty()) reading->unread["image"] = {"missing", ""};
   if (auto unread = ReadAmount(limits(container), &reading->form)) {
     reading->unread[std::string(kAmount)] = *std::move(unread);
@@ -291,15 +287,13 @@ class EditMaker {
 
 // A requirement of matchExpressions.
 std::string RequirementOf(const Json& requirement) {
-  const std::string key = TextAt(requirement, "key");
-  const std::string op = TextAt(requirement, "operator");
+  const std::string key = TextAt(requirement, {"key"});
+  const std::string op = TextAt(requirement, {"operator"});
   if (op == "Exists") return key;
   if (op == "DoesNotExist") return "!" + key;
   std::string values;
-  if (const Json* list = requirement.Find("values"); list != nullptr && list->is_array()) {
-    for (const Json& value : list->items()) {
-      values += (values.empty() ? "" : ",") + ScalarTextOf(value);
-    }
+  for (const Json& value : ItemsAt(requirement, {"values"})) {
+    values += (values.empty() ? "" : ",") + ScalarTextOf(value);
   }
   return fmt::format("{} {} ({})", key, op == "In" ? "in" : "notin", values);
 }
@@ -311,13 +305,11 @@ std::string SelectorOf(const Json& deployment) {
   const auto add = [&selector](const std::string& part) {
     selector += (selector.empty() ? "" : ",") + part;
   };
-  const Json* labels = FindPath(deployment, {"spec", "selector", "matchLabels"});
-  if (labels != nullptr && labels->is_object()) {
-    for (const auto& [key, value] : labels->members()) add(key + "=" + ScalarTextOf(value));
+  for (const auto& [key, value] : MembersAt(deployment, {"spec", "selector", "matchLabels"})) {
+    add(key + "=" + ScalarTextOf(value));
   }
-  const Json* expressions = FindPath(deployment, {"spec", "selector", "matchExpressions"});
-  if (expressions != nullptr && expressions->is_array()) {
-    for (const Json& one : expressions->items()) add(RequirementOf(one));
+  for (const Json& one : ItemsAt(deployment, {"spec", "selector", "matchExpressions"})) {
+    add(RequirementOf(one));
   }
   return selector;
 }
@@ -330,7 +322,7 @@ FormEdit ParseForm(const Json& json, const FormReading* base, FieldErrors* error
   if (reader.BeginField("name")) reader.ReadDnsName("name", &form.name);
   if (reader.BeginField("namespace")) reader.ReadDnsName("namespace", &form.ns);
   if (reader.BeginField("image")) {
-    form.image = TextAt(json, "image");
+    form.image = TextAt(json, {"image"});
     if (form.image.empty() || form.image.find_first_of(" \t\r\n") != std::string::npos) {
       (*errors)["image"] = "the name of an image, such as registry.example/team/image:1";
     }
@@ -344,7 +336,7 @@ FormEdit ParseForm(const Json& json, const FormReading* base, FieldErrors* error
       reader.ReadNumber("memoryBlocks", 1, kMaxBlocks, &form.memory_blocks);
     }
   }
-  if (reader.BeginField("model")) form.model = TextAt(json, "model");
+  if (reader.BeginField("model")) form.model = TextAt(json, {"model"});
   if (reader.BeginField("replicas")) reader.ReadNumber("replicas", 1, kMaxReplicas, &form.replicas);
   return edit;
 }
@@ -443,8 +435,8 @@ Result<Manifest> ParseManifest(std::string_view yaml) {
   }
   Manifest manifest{.text = std::string(yaml)};
   ASSIGN_OR_RETURN(manifest.object, ParseYaml(yaml));
-  const std::string kind = manifest.object.is_object() ? TextAt(manifest.object, "kind") : "";
-  const std::string version = kind.empty() ? "" : TextAt(manifest.object, "apiVersion");
+  const std::string kind = manifest.object.is_object() ? TextAt(manifest.object, {"kind"}) : "";
+  const std::string version = kind.empty() ? "" : TextAt(manifest.object, {"apiVersion"});
   manifest.deployment = kind == "Deployment" && version == "apps/v1";
   if (!manifest.deployment && (kind != "Pod" || version != "v1")) {
     return Error(Code::kInvalidArgument,
@@ -455,8 +447,8 @@ Result<Manifest> ParseManifest(std::string_view yaml) {
   if (meta == nullptr || !meta->is_object()) {
     return Error(Code::kInvalidArgument, "the manifest has no metadata: add a name");
   }
-  manifest.name = TextAt(*meta, "name");
-  manifest.ns = TextAt(*meta, "namespace");
+  manifest.name = TextAt(*meta, {"name"});
+  manifest.ns = TextAt(*meta, {"namespace"});
   if (manifest.ns.empty()) manifest.ns = "default";
   manifest.pod = manifest.object;
   if (!manifest.deployment) return manifest;

@@ -117,6 +117,26 @@ const Json* FindPath(const Json& json, const Path& path) {
   return at;
 }
 
+// The text, the items or the members of the value at `path`; empty if a member is missing or of
+// another kind. The references stay valid as long as the document is not changed.
+template <typename Path = std::initializer_list<std::string_view>>
+std::string TextAt(const Json& json, const Path& path) {
+  const Json* at = FindPath(json, path);
+  return at != nullptr && at->is_string() ? at->string_value() : "";
+}
+template <typename Path = std::initializer_list<std::string_view>>
+const Json::Array& ItemsAt(const Json& json, const Path& path) {
+  static const Json::Array kNone;
+  const Json* at = FindPath(json, path);
+  return at != nullptr && at->is_array() ? at->items() : kNone;
+}
+template <typename Path = std::initializer_list<std::string_view>>
+const Json::Object& MembersAt(const Json& json, const Path& path) {
+  static const Json::Object kNone;
+  const Json* at = FindPath(json, path);
+  return at != nullptr && at->is_object() ? at->members() : kNone;
+}
+
 struct JsonLimits {
   size_t max_bytes = 16u << 20;
   size_t max_depth = 64;

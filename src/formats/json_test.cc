@@ -60,6 +60,19 @@ TEST(JsonTest, FindPathFollowsTheMembers) {
   EXPECT_EQ(FindPath(json, {"a", "b", "c", "d"}), nullptr) << "below a number";
 }
 
+TEST(JsonTest, ReadsOfAPathAreEmptyForMissingMembersAndOtherKinds) {
+  const auto json = *ParseJson(R"({"a":{"text":"x","items":[1,2],"members":{"k":true}}})");
+  EXPECT_EQ(TextAt(json, {"a", "text"}), "x");
+  EXPECT_EQ(TextAt(json, std::vector<std::string>{"a", "text"}), "x");
+  EXPECT_EQ(ItemsAt(json, {"a", "items"}).size(), 2u);
+  EXPECT_EQ(MembersAt(json, {"a", "members"}).size(), 1u);
+  for (const char* key : {"text", "items", "members", "missing"}) {
+    EXPECT_EQ(TextAt(json, {"a", key}).empty(), key != std::string("text")) << key;
+    EXPECT_EQ(ItemsAt(json, {"a", key}).empty(), key != std::string("items")) << key;
+    EXPECT_EQ(MembersAt(json, {"a", key}).empty(), key != std::string("members")) << key;
+  }
+}
+
 TEST(JsonTest, EnsureObjectCreatesMissingMembersAndRejectsOtherKinds) {
   auto json = *ParseJson(R"({"linux":null,"process":3})");
   (*json.EnsureObject("linux"))->Set("x", Json::Bool(true));

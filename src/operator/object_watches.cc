@@ -35,15 +35,6 @@ WorkloadCounts CountsOf(const Json& object, int64_t generation) {
           .observed = count("observedGeneration") >= generation};
 }
 
-std::string TextAt(const Json& object, std::string_view key) {
-  return object.StringAt(key).value_or("");
-}
-
-std::string MetaText(const Json& object, std::string_view key) {
-  const Json* metadata = object.Find("metadata");
-  return metadata == nullptr ? "" : TextAt(*metadata, key);
-}
-
 }  // namespace
 
 void TrackedObject::Prepare(kube::ListQuery* query) {
@@ -60,16 +51,18 @@ Status DecodeObject(const kube::RawObject& raw, const kube::KeptFields& kept, Tr
 }
 
 WatchScope ScopeOf(const Json& object) {
-  const std::string kind = TextAt(object, "kind");
-  return {TextAt(object, "apiVersion") + "/" + kind, MetaText(object, "namespace"),
-          kind == "Secret" ? MetaText(object, "name") : ""};
+  const std::string kind = TextAt(object, {"kind"});
+  return {TextAt(object, {"apiVersion"}) + "/" + kind, TextAt(object, {"metadata", "namespace"}),
+          kind == "Secret" ? TextAt(object, {"metadata", "name"}) : ""};
 }
 
 std::string KeyOf(const WatchScope& scope, const std::string& name) {
   return scope.type + "|" + scope.ns + "|" + name;
 }
 
-std::string KeyOf(const Json& object) { return KeyOf(ScopeOf(object), MetaText(object, "name")); }
+std::string KeyOf(const Json& object) {
+  return KeyOf(ScopeOf(object), TextAt(object, {"metadata", "name"}));
+}
 
 // Follows one type in one namespace.
 struct ObjectWatches::Follower : kube::Informer<TrackedObject>::Handler {
@@ -117,7 +110,7 @@ void ObjectWatches::Follow(const Json& object) {
   auto& follower = followers_[scope];
   if (follower == nullptr) follower = std::make_unique<Follower>(*this, scope);
   if (follower->informer == nullptr && !follower->resolving) {
-    Resolve(*follower, TextAt(object, "apiVersion"), TextAt(object, "kind"));
+    Resolve(*follower, TextAt(object, {"apiVersion"}), TextAt(object, {"kind"}));
   }
 }
 
@@ -170,7 +163,7 @@ const TrackedObject* ObjectWatches::Find(const Json& object) const {
   const Follower* follower = FollowerOf(object);
   if (follower == nullptr || follower->informer == nullptr) return nullptr;
   return follower->informer->Find(
-      kube::KeyOf(MetaText(object, "namespace"), MetaText(object, "name")));
+      kube::KeyOf(TextAt(object, {"metadata", "namespace"}), TextAt(object, {"metadata", "name"})));
 }
 
 bool ObjectWatches::Synced(const Json& object) const {

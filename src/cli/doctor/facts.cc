@@ -8,8 +8,8 @@
 #include "api/names.h"
 #include "src/base/strings.h"
 #include "src/cli/gpu_pods.h"
-#include "src/cli/object_fields.h"
 #include "src/device/node_annotation.h"
+#include "src/formats/json.h"
 
 namespace tessera::cli {
 namespace {

@@ -7,9 +7,9 @@
 #include "src/base/strings.h"
 #include "src/cli/doctor/checks.h"
 #include "src/cli/gpu_pods.h"
-#include "src/cli/object_fields.h"
 #include "src/cli/other_plugins.h"
 #include "src/components/cluster_policy.h"
+#include "src/formats/json.h"
 #include "src/ledger/pod_request.h"
 #include "src/placement/quota.h"
 

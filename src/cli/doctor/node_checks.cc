@@ -7,6 +7,7 @@
 #include "src/cli/object_fields.h"
 #include "src/cli/output/text.h"
 #include "src/device/quantity.h"
+#include "src/formats/json.h"
 
 namespace tessera::cli {
 namespace {
@@ -119,9 +120,7 @@ void CheckPresentLabel(const ClusterFacts& facts, DoctorFindings* findings) {
 
 void CheckPausedLabels(const ClusterFacts& facts, DoctorFindings* findings) {
   for (const Json& node : *facts.nodes) {
-    const Json* labels = FindPath(node, {"metadata", "labels"});
-    if (labels == nullptr || !labels->is_object()) continue;
-    for (const auto& [name, value] : labels->members()) {
+    for (const auto& [name, value] : MembersAt(node, {"metadata", "labels"})) {
       if (!value.is_string() || !value.string_value().starts_with("paused-for-")) continue;
       findings->Add(
           PlaceOfNode(node), fmt::format("label {}={}", name, value.string_value()),

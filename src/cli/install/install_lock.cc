@@ -8,8 +8,8 @@
 #include <cstdlib>
 #include <utility>
 
-#include "src/cli/object_fields.h"
 #include "src/cli/output/text.h"
+#include "src/formats/json.h"
 #include "src/kube/objects.h"
 #include "src/kube/raw_object.h"
 #include "src/kube/times.h"

@@ -13,6 +13,7 @@
 #include "src/cli/output/text.h"
 #include "src/components/agent_written_fields.h"
 #include "src/components/objects.h"
+#include "src/formats/json.h"
 #include "src/kube/resources.h"
 
 namespace tessera::cli {
@@ -307,10 +308,8 @@ Status Uninstaller::DeleteNamespace() {
   if (current.status().code() == Code::kNotFound) return Status::Ok();
   RETURN_IF_ERROR(current.status());
   // Without an inventory, the label shows whether an installation created the namespace.
-  const Json* metadata = current->Find("metadata");
-  const Json* labels = metadata == nullptr ? nullptr : metadata->Find("labels");
-  const bool is_labeled = labels != nullptr && labels->is_object() &&
-                          labels->StringAt("app.kubernetes.io/part-of").value_or("") == "tessera";
+  const bool is_labeled =
+      TextAt(*current, {"metadata", "labels", "app.kubernetes.io/part-of"}) == "tessera";
   if (!has_inventory_ && !is_labeled) return Status::Ok();
   if (has_inventory_ && !installation_.owns_namespace) {
     // Server-side apply without labels removes the labels that the installation gave the namespace.

@@ -10,7 +10,6 @@
 #include "src/base/uid.h"
 #include "src/cli/gpu_pods.h"
 #include "src/cli/install/spec_flags.h"
-#include "src/cli/object_fields.h"
 #include "src/cli/other_plugins.h"
 #include "src/cli/status.h"
 #include "src/components/settings.h"
@@ -59,9 +58,7 @@ std::string GpuRequestOf(const Json& pod, bool* has_foreign_resource) {
   std::string text;
   for (const char* list : {"initContainers", "containers"}) {
     for (const Json& container : ItemsAt(pod, {"spec", list})) {
-      const Json* limits = FindPath(container, {"resources", "limits"});
-      if (limits == nullptr || !limits->is_object()) continue;
-      for (const auto& [resource, amount] : limits->members()) {
+      for (const auto& [resource, amount] : MembersAt(container, {"resources", "limits"})) {
         const bool is_foreign = IsForeignGpuResource(resource);
         if (!is_foreign && !device::IsGpuResource(resource)) continue;
         *has_foreign_resource = *has_foreign_resource || is_foreign;
@@ -75,9 +72,7 @@ std::string GpuRequestOf(const Json& pod, bool* has_foreign_resource) {
 
 std::string GpusOfNode(const Json& node) {
   std::string text;
-  const Json* amounts = FindPath(node, {"status", "allocatable"});
-  if (amounts == nullptr || !amounts->is_object()) return text;
-  for (const auto& [resource, amount] : amounts->members()) {
+  for (const auto& [resource, amount] : MembersAt(node, {"status", "allocatable"})) {
     const std::string count = amount.is_string() ? amount.string_value() : amount.Serialize();
     if (count == "0" || (!device::IsGpuResource(resource) && !IsForeignGpuResource(resource)))
       continue;

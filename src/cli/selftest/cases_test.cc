@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "api/names.h"
-#include "src/cli/object_fields.h"
 #include "src/device/assignment.h"
 
 namespace tessera::cli {

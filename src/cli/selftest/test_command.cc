@@ -9,11 +9,11 @@
 #include <thread>
 
 #include "src/cli/cluster_client.h"
-#include "src/cli/object_fields.h"
 #include "src/cli/options.h"
 #include "src/cli/output/text.h"
 #include "src/cli/selftest/cases.h"
 #include "src/cli/verbs.h"
+#include "src/formats/json.h"
 
 namespace tessera::cli {
 namespace {

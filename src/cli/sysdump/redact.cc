@@ -7,7 +7,6 @@
 
 #include "api/names.h"
 #include "src/base/strings.h"
-#include "src/cli/object_fields.h"
 
 namespace tessera::cli {
 namespace {
@@ -42,11 +41,8 @@ Json ReducedMetadata(const Json& object) {
   Json reduced = PickMembers(*metadata, {"name", "namespace", "uid", "labels", "creationTimestamp",
                                          "deletionTimestamp", "ownerReferences"});
   Json annotations = Json::MakeObject();
-  const Json* all = metadata->Find("annotations");
-  if (all != nullptr && all->is_object()) {
-    for (const auto& [key, value] : all->members()) {
-      if (IsOfGpuSystems(key)) annotations.Set(key, value);
-    }
+  for (const auto& [key, value] : MembersAt(*metadata, {"annotations"})) {
+    if (IsOfGpuSystems(key)) annotations.Set(key, value);
   }
   reduced.Set("annotations", std::move(annotations));
   return reduced;

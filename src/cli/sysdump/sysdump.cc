@@ -11,11 +11,11 @@
 #include "src/base/strings.h"
 #include "src/base/version.h"
 #include "src/cli/doctor/doctor.h"
-#include "src/cli/object_fields.h"
 #include "src/cli/options.h"
 #include "src/cli/sysdump/archive.h"
 #include "src/cli/sysdump/redact.h"
 #include "src/cli/verbs.h"
+#include "src/formats/json.h"
 #include "src/ledger/pod_request.h"
 
 namespace tessera::cli {
