@@ -21,11 +21,12 @@
 #include "src/base/weak_ptr.h"
 #include "src/operator/cluster_access.h"
 #include "src/operator/driver_controller.h"
-#include "src/operator/engine_cleanup.h"
-#include "src/operator/node_cleaner.h"
 #include "src/operator/object_set.h"
 
 namespace tessera::operators {
+
+class EngineCleanup;
+class NodeCleaner;
 
 class Removal {
  public:
@@ -49,6 +50,7 @@ class Removal {
 
   // `timeout`: the longest time for cleaning engines; afterwards unreachable nodes are skipped.
   Removal(Parts parts, Inputs inputs, Duration timeout);
+  ~Removal();
   Removal(const Removal&) = delete;
   Removal& operator=(const Removal&) = delete;
 
