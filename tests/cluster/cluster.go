@@ -43,7 +43,7 @@ const (
 	stateFile     = "cluster.json"
 	controlName   = "control-plane"
 	maxNodes      = 200
-	removeTimeout = 30 * time.Second
+	removeTimeout = time.Minute
 	lockTimeout   = 15 * time.Minute // longer than a first build
 )
 

@@ -19,7 +19,7 @@ import (
 
 const (
 	podImage = "tessera.test/testpod:1"
-	podTime  = "60s"
+	podTime  = "120s"
 )
 
 // shared is a cluster of two nodes with kube-proxy, for tests that do not end it.

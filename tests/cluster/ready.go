@@ -20,9 +20,10 @@ import (
 )
 
 const (
-	startTimeout = 90 * time.Second // of the whole start, with time for a machine under load
-	pollPeriod   = 50 * time.Millisecond
-	tailLines    = 12
+	startTimeout  = 3 * time.Minute  // of the whole start, with time for a machine under load
+	answerTimeout = 30 * time.Second // of a supervisor, which answers at once unless the machine stands still
+	pollPeriod    = 50 * time.Millisecond
+	tailLines     = 12
 )
 
 // startComponents starts each component as early as possible. containerd and the import of the pause image start
@@ -181,7 +182,7 @@ func (c *Cluster) poll(ctx context.Context, what string, check func() error) err
 
 // deadComponent returns an error if a component ended without having been stopped.
 func (c *Cluster) deadComponent() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
 	defer cancel()
 	for _, m := range c.machines() {
 		states, err := supervisor.Call(ctx, c.socket(m), supervisor.Request{Op: "status"})

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	schedulerTimeout = 30 * time.Second
+	schedulerTimeout = 90 * time.Second
 
 	// schedulerKubeconfig is the same path as in a cluster made by kubeadm, so that a configuration written for
 	// such a cluster works here. The file is only on the control plane.

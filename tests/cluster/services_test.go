@@ -30,13 +30,14 @@ func serve(t *testing.T, c *cluster.Cluster, name, node, kind string) string {
 
 func eventually(t *testing.T, what string, check func() (bool, string)) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	const limit = 2 * time.Minute
+	for deadline := time.Now().Add(limit); ; time.Sleep(100 * time.Millisecond) {
 		done, last := check()
 		if done {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("not within 30 s: %s: %s", what, last)
+			t.Fatalf("not within %s: %s: %s", limit, what, last)
 		}
 	}
 }
@@ -73,29 +74,37 @@ func TestPortIsForwardedToAPodOfEveryNode(t *testing.T) {
 	for _, m := range c.Nodes {
 		name := "forward-" + m.Name
 		serve(t, c, name, m.Name, "serve")
-		ctx, stop := context.WithCancel(t.Context())
-		forward := c.KubectlCommand(ctx, "port-forward", "service/"+name, ":80")
-		out, err := forward.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := forward.Start(); err != nil {
-			t.Fatal(err)
-		}
-		line, _ := bufio.NewReader(out).ReadString('\n')
-		local := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(line)
-		if response, err := http.Get("http://" + local + "/"); err != nil {
-			t.Errorf("through %q: %v", line, err)
-		} else {
-			text, _ := io.ReadAll(response.Body)
-			response.Body.Close()
-			if string(text) != "hello from "+name+"\n" {
-				t.Errorf("%s answered %q", m.Name, text)
-			}
-		}
-		stop()
-		forward.Wait()
+		// A pod that runs does not always listen yet.
+		eventually(t, "the pod on "+m.Name+" answers through a forwarded port", func() (bool, string) {
+			text, err := getForwarded(t, c, "service/"+name)
+			return text == "hello from "+name+"\n", fmt.Sprintf("%q, %v", text, err)
+		})
 	}
+}
+
+// getForwarded forwards a port to port 80 of the target for one request, and returns the answer.
+func getForwarded(t *testing.T, c *cluster.Cluster, target string) (string, error) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	forward := c.KubectlCommand(ctx, "port-forward", target, ":80")
+	out, err := forward.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := forward.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer forward.Wait()
+	defer stop()
+	line, _ := bufio.NewReader(out).ReadString('\n')
+	client := http.Client{Timeout: 30 * time.Second}
+	response, err := client.Get("http://" + regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(line) + "/")
+	if err != nil {
+		return line, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return string(text), err
 }
 
 func TestAPIServerCallsAWebhookBehindAService(t *testing.T) {

@@ -80,7 +80,7 @@ func (f *footprint) requireGone(t *testing.T) {
 		t.Fatal("add was not called, so there is no cluster to look for")
 	}
 	var left []string
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
 		if left = f.traces(); len(left) == 0 {
 			return
 		}

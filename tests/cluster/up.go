@@ -66,7 +66,7 @@ func reuse(ctx context.Context, dir string, options Options) (*Cluster, error) {
 	}
 	if err == nil && c.Ready {
 		c.log = options.Log
-		limited, cancel := context.WithTimeout(ctx, 5*time.Second)
+		limited, cancel := context.WithTimeout(ctx, answerTimeout)
 		defer cancel()
 		if _, err := c.Status(limited); err == nil {
 			if len(c.Nodes) != options.Nodes || c.Services != options.Services {
@@ -206,7 +206,7 @@ func (c *Cluster) spawn(i int, listener *net.TCPListener, tie *os.File, failed c
 
 func (c *Cluster) waitSupervisor(m *Machine, failed <-chan error) error {
 	var last error
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(answerTimeout); time.Now().Before(deadline); {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		_, last = supervisor.Call(ctx, c.socket(m), supervisor.Request{Op: "status"})
 		cancel()

@@ -32,7 +32,7 @@ func group(t *testing.T) (string, []string, *exec.Cmd) {
 		t.Skip("cgroups need root")
 	}
 	name := fmt.Sprintf("tessera-cgroup-test-%d", os.Getpid())
-	t.Cleanup(func() { Remove(name, 10*time.Second) })
+	t.Cleanup(func() { Remove(name, time.Minute) })
 	dirs, err := Create(name + "/inner")
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func group(t *testing.T) (string, []string, *exec.Cmd) {
 
 func requireRemoved(t *testing.T, name string, dirs []string) {
 	t.Helper()
-	if err := Remove(name, 10*time.Second); err != nil {
+	if err := Remove(name, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	for _, dir := range dirs {

@@ -296,7 +296,7 @@ func startProxy(target string) error {
 
 func forward(client *net.TCPConn, target string) {
 	defer client.Close()
-	server, err := net.DialTimeout("tcp", target, 5*time.Second)
+	server, err := net.DialTimeout("tcp", target, 30*time.Second)
 	if err != nil {
 		return
 	}

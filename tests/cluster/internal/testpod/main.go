@@ -62,7 +62,7 @@ func askAPI() error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(authority)
 	client := &http.Client{
-		Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}},
+		Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}},
 	}
 	url := fmt.Sprintf("https://%s:%s/apis/authentication.k8s.io/v1/selfsubjectreviews",
 		os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT"))

@@ -29,9 +29,13 @@ func greet() error {
 	}))
 }
 
+// get prints what a server answers. It tries again for a while, because a pod that runs does not always listen yet.
 func get(url string) error {
-	client := &http.Client{Timeout: 10 * time.Second}
+	client := &http.Client{Timeout: time.Minute}
 	response, err := client.Get(url)
+	for end := time.Now().Add(time.Minute); err != nil && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		response, err = client.Get(url)
+	}
 	if err != nil {
 		return err
 	}
