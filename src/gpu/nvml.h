@@ -28,51 +28,12 @@
 
 namespace tessera::gpu {
 
-// Every NVML function that src/gpu calls, in the order of NvmlCallName.
+// The NVML functions that src/gpu calls.
 enum class NvmlCall : uint8_t {
-  kInit,
-  kShutdown,
-  kDriverVersion,
-  kCudaVersion,
-  kDeviceCount,
-  kHandleByIndex,
-  kUuid,
-  kMinorNumber,
-  kName,
-  kPciInfo,
-  kMemoryInfo,
-  kComputeCapability,
-  kRecoveryAction,
-  kCommonAncestor,
-  kNvLinkState,
-  kNvLinkRemoteType,
-  kNvLinkRemotePciInfo,
-  kEventSetCreate,
-  kEventSetFree,
-  kSupportedEvents,
-  kRegisterEvents,
-  kEventSetWait,
-  kComputeProcesses,
-  kProcessUtilization,
-  kMigMode,
-  kFabricInfo,
-  kClockInfo,  // this call and the following calls serve metrics only
-  kTemperature,
-  kPowerUsage,
-  kUtilization,
-  kEncoderUtilization,
-  kDecoderUtilization,
-  kMemoryInfoV2,
-  kPcieReplays,
-  kFieldValues,
-  kGpmSupport,
-  kGpmSampleGet,
-  kGpmMetrics,
-  kSerial,
-  kVbiosVersion,
-  kNvmlVersion,
+#define NVML_CALL(call, member, function, older) call,
+#include "src/gpu/nvml_calls.inc"
+#undef NVML_CALL
 };
-inline constexpr int kNvmlCallCount = static_cast<int>(NvmlCall::kNvmlVersion) + 1;
 
 // "nvmlDeviceGetName", the symbol in the library.
 std::string_view NvmlCallName(NvmlCall call);

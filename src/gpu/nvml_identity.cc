@@ -114,7 +114,7 @@ Result<bool> NvmlLibrary::MigEnabled(NvmlDevice device) {
 Result<RecoveryAction> NvmlLibrary::Recovery(NvmlDevice device) {
   nvml::FieldValue field{.field_id = nvml::kFieldRecoveryAction};
   RETURN_IF_ERROR(
-      Call(NvmlCall::kRecoveryAction, symbols_.field_values, Handle(device), 1, &field));
+      Call(NvmlCall::kRecoveryAction, symbols_.recovery_action, Handle(device), 1, &field));
   RETURN_IF_ERROR(NvmlStatus(NvmlCall::kRecoveryAction, static_cast<int>(field.result)));
   // A newer driver may report other values.
   if (field.value.ui > nvml::kRecoveryDrainAndReset) return RecoveryAction::kResetGpu;

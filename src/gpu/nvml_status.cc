@@ -1,55 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/gpu/nvml_status.h"
 
-#include <array>
-
 #include "api/nvml_abi.h"
 
 namespace tessera::gpu {
 namespace {
 
-constexpr std::array<std::string_view, kNvmlCallCount> kCallNames = {
-    "nvmlInit_v2",
-    "nvmlShutdown",
-    "nvmlSystemGetDriverVersion",
-    "nvmlSystemGetCudaDriverVersion_v2",
-    "nvmlDeviceGetCount_v2",
-    "nvmlDeviceGetHandleByIndex_v2",
-    "nvmlDeviceGetUUID",
-    "nvmlDeviceGetMinorNumber",
-    "nvmlDeviceGetName",
-    "nvmlDeviceGetPciInfo_v3",
-    "nvmlDeviceGetMemoryInfo",
-    "nvmlDeviceGetCudaComputeCapability",
-    "nvmlDeviceGetFieldValues",
-    "nvmlDeviceGetTopologyCommonAncestor",
-    "nvmlDeviceGetNvLinkState",
-    "nvmlDeviceGetNvLinkRemoteDeviceType",
-    "nvmlDeviceGetNvLinkRemotePciInfo_v2",
-    "nvmlEventSetCreate",
-    "nvmlEventSetFree",
-    "nvmlDeviceGetSupportedEventTypes",
-    "nvmlDeviceRegisterEvents",
-    "nvmlEventSetWait_v2",
-    "nvmlDeviceGetComputeRunningProcesses_v3",
-    "nvmlDeviceGetProcessUtilization",
-    "nvmlDeviceGetMigMode",
-    "nvmlDeviceGetGpuFabricInfo",
-    "nvmlDeviceGetClockInfo",
-    "nvmlDeviceGetTemperature",
-    "nvmlDeviceGetPowerUsage",
-    "nvmlDeviceGetUtilizationRates",
-    "nvmlDeviceGetEncoderUtilization",
-    "nvmlDeviceGetDecoderUtilization",
-    "nvmlDeviceGetMemoryInfo_v2",
-    "nvmlDeviceGetPcieReplayCounter",
-    "nvmlDeviceGetFieldValues",
-    "nvmlGpmQueryDeviceSupport",
-    "nvmlGpmSampleGet",
-    "nvmlGpmMetricsGet",
-    "nvmlDeviceGetSerial",
-    "nvmlDeviceGetVbiosVersion",
-    "nvmlSystemGetNVMLVersion",
+constexpr std::string_view kCallNames[] = {
+#define NVML_CALL(call, member, function, older) #function,
+#include "src/gpu/nvml_calls.inc"
+#undef NVML_CALL
 };
 
 struct ReturnInfo {
