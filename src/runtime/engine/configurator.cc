@@ -26,6 +26,10 @@ constexpr int kRecoverPauseMs = 500;
 
 Status FirstError(const Status& first, const Status& second) { return first.ok() ? second : first; }
 
+std::optional<std::string> TextOf(const std::optional<FileState>& state) {
+  return state ? std::optional(state->text) : std::nullopt;
+}
+
 }  // namespace
 
 Configurator::Configurator(ConfigureOptions options, const HostRoot* host)
@@ -88,8 +92,7 @@ ConfigTree Configurator::BaseTree() const {
   ConfigTree tree;
   tree.read = [this](const std::string& path) -> Result<std::optional<std::string>> {
     ASSIGN_OR_RETURN(const std::optional<FileState> state, BaseOf(path));
-    if (!state) return std::optional<std::string>();
-    return std::optional<std::string>(state->text);
+    return TextOf(state);
   };
   tree.glob = [this](const std::string& pattern) { return host_.Glob(pattern); };
   return tree;
@@ -101,8 +104,7 @@ Status Configurator::SetTargets(const Plan& plan) {
   if (record_) new_record_->dirs = record_->dirs;
   for (const FilePlan& file : plan.files) {
     ASSIGN_OR_RETURN(const std::optional<FileState> base, BaseOf(file.path));
-    std::optional<std::string> text;
-    if (base) text = base->text;
+    const std::optional<std::string> text = TextOf(base);
     RecordedFile recorded{file.path, file.format, base, {}, {}};
     ASSIGN_OR_RETURN(recorded.written_text, ApplyFilePlan(file, text));
     ASSIGN_OR_RETURN(recorded.undo, UndoEdits(file, text));
@@ -136,19 +138,14 @@ Status Configurator::ReadCurrent() {
 std::string Configurator::DiffText() const {
   std::string out;
   for (const auto& [path, target] : targets_) {
-    const auto text = [](const std::optional<FileState>& state) {
-      return state ? std::optional<std::string>(state->text) : std::nullopt;
-    };
-    out += UnifiedDiff(path, text(current_.at(path)), text(target));
+    out += UnifiedDiff(path, TextOf(current_.at(path)), TextOf(target));
   }
   return out;
 }
 
 Status Configurator::Validate(const Plan& plan) {
   std::map<std::string, std::optional<std::string>> files;
-  for (const auto& [path, target] : targets_) {
-    files[path] = target ? std::optional<std::string>(target->text) : std::nullopt;
-  }
+  for (const auto& [path, target] : targets_) files[path] = TextOf(target);
   ASSIGN_OR_RETURN(const Validation validation,
                    ValidateByEngine(options_.engine, host_, options_.settings, plan, files,
                                     options_.validate_program, kValidateDeadline));
@@ -268,8 +265,7 @@ Status Configurator::WriteForReload(const FileStates& states, Expectation* expec
     return WriteAll(states);
   FileStates reload_states = states;
   for (auto& [path, state] : reload_states) {
-    ASSIGN_OR_RETURN(DockerReload reload,
-                     MakeDockerReload(state ? std::optional(state->text) : std::nullopt));
+    ASSIGN_OR_RETURN(DockerReload reload, MakeDockerReload(TextOf(state)));
     if (!state) state = FileState{};
     state->text = std::move(reload.text);
     *expectation = {.runtime = std::move(reload.default_runtime), .is_default = true};
