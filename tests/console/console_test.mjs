@@ -370,6 +370,7 @@ test('the map shows what agents measure, what is old and what is unknown', async
       n3: { age: 100, gpus: { 'GPU-n3-0': [30, 50] }, error: 'no route to host' },
     } } });
   });
+  const asksSince = Date.now();
   await page.getByLabel('Color by').selectOption('Utilization');
   await page.getByRole('link', { name: 'n1: 2 of 8 GPUs in use, 0 unhealthy, utilization 50 % on average, 90 % at most' }).waitFor();
   await page.getByRole('link', { name: 'n2: 0 of 8 GPUs in use, 1 unhealthy, utilization unknown' }).waitFor();
@@ -380,9 +381,11 @@ test('the map shows what agents measure, what is old and what is unknown', async
   await waitFor('a pale cell', async () => (await cellsOf(page, 'n3', 4))[0].endsWith(' pale'));
   assert.deepEqual(await checkAxe(page, 'utilization'), []);
   await picture(page, 'utilization');
-  // One question for all nodes, and none for values that are new.
+  // One question for all nodes, and none for values that are new. They are for ten seconds, those of n1 for a little less.
   await page.waitForTimeout(3000);
-  assert.deepEqual(asked, ['n1,n2,n3']);
+  const later = Math.floor((Date.now() - asksSince) / 9000);
+  assert.equal(asked[0], 'n1,n2,n3');
+  assert.ok(asked.length <= 1 + 2 * later, `the page asked for ${asked.join('; ')}`);
   await page.getByLabel('Color by').selectOption('Temperature');
   await page.getByRole('link', { name: /^n1: .*, 85 °C at most$/ }).waitFor();
   await page.getByText('80 °C and more', { exact: true }).waitFor();
@@ -1160,7 +1163,7 @@ test('an open page asks for a token when its own expires', async (t) => {
   const page = await openAs(t, api.expiring(tokens.viewer, -40));
   await page.getByText('3 nodes', { exact: true }).waitFor();
   // The console asks every 30 s.
-  await page.getByText('Your session has ended. Log in again.').waitFor({ timeout: 75_000 });
+  await page.getByText('Your session has ended. Log in again.').waitFor({ timeout: 120_000 });
   assert.equal(await page.locator('.card').count(), 0);
 });
 
@@ -1168,9 +1171,17 @@ test('the end of a session ends its streams', async () => {
   const login = await raw('POST', '/api/v1/login', { 'Content-Type': 'application/json' }, JSON.stringify({ token: tokens.viewer }));
   const session = { Cookie: login.headers['set-cookie'][0].split(';')[0] };
   const { csrf } = JSON.parse((await raw('GET', '/api/v1/session', session)).text);
-  const stream = raw('GET', '/api/v1/events', session);  // resolves at the end of the stream
+  let text = '';
+  let ended = false;
+  const stream = request(`${base}/api/v1/events`, { headers: session }, (response) => {
+    response.on('data', (part) => (text += part));
+    response.on('end', () => (ended = true));
+  });
+  stream.end();
+  await waitFor('the first event', () => text.includes('event: snapshot'));
   assert.equal((await raw('POST', '/api/v1/logout', { ...session, 'X-Tessera-CSRF': csrf })).status, 200);
-  assert.match((await stream).text, /event: snapshot[\s\S]*event: end/);
+  await waitFor('the end of the stream', () => ended);
+  assert.match(text, /event: snapshot[\s\S]*event: end/);
   assert.equal((await raw('GET', '/api/v1/session', session)).status, 401);
 });
 
@@ -1292,15 +1303,15 @@ test('a console that is silent or gone marks the view as stale, and it recovers'
   await page.getByText('3 nodes', { exact: true }).waitFor();
   const note = page.getByText('no connection to the console');
   own.kill('SIGSTOP');
-  await note.waitFor({ timeout: 15_000 });
+  await note.waitFor();
   assert.deepEqual(await checkAxe(page, 'stale'), []);
   own.kill('SIGCONT');
-  await note.waitFor({ state: 'detached', timeout: 20_000 });
+  await note.waitFor({ state: 'detached' });
   await api.node('n3', [{}, {}, {}, { unhealthy: 'XID 48: double-bit ECC error' }], 'serve');
   t.after(() => api.node('n3', [{}, {}, {}, {}], 'serve'));
   await page.getByRole('link', { name: 'n3: 1 of 4 GPUs in use, 1 unhealthy' }).waitFor();
   await stopConsole(own);
-  await note.waitFor({ timeout: 3000 });
+  await note.waitFor({ timeout: 8000 });  // sooner than after silence
 });
 
 test('a lost API server marks the view as stale, and it recovers', async (t) => {

@@ -331,8 +331,8 @@ test('the log contains neither tokens nor codes', async () => {
 
 // Both begin with ID tokens of some seconds. The console asks the API server again every 30 seconds, and the API
 // server keeps its answer about a token for 10.
-test('a session outlives its ID token if the issuer gives refresh tokens', { timeout: 120_000 }, async () => {
-  issuer.seconds = 8;
+test('a session outlives its ID token if the issuer gives refresh tokens', { timeout: 300_000 }, async () => {
+  issuer.seconds = 12;
   const short = { Cookie: cookieOf(await logIn()) };
   issuer.refreshes = true;
   const long = { Cookie: cookieOf(await logIn()) };
