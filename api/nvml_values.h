@@ -10,76 +10,20 @@ namespace tessera::nvml {
 
 enum class Return : int {
   kSuccess = 0,
-  kUninitialized = 1,
-  kInvalidArgument = 2,
-  kNotSupported = 3,
-  kNoPermission = 4,
-  kAlreadyInitialized = 5,
-  kNotFound = 6,
-  kInsufficientSize = 7,
-  kInsufficientPower = 8,
-  kDriverNotLoaded = 9,
-  kTimeout = 10,
-  kIrqIssue = 11,
-  kLibraryNotFound = 12,
-  kFunctionNotFound = 13,
-  kCorruptedInforom = 14,
-  kGpuIsLost = 15,
-  kResetRequired = 16,
-  kOperatingSystem = 17,
-  kLibRmVersionMismatch = 18,
-  kInUse = 19,
-  kMemory = 20,
-  kNoData = 21,
-  kVgpuEccNotSupported = 22,
-  kInsufficientResources = 23,
-  kFreqNotSupported = 24,
-  kArgumentVersionMismatch = 25,
-  kDeprecated = 26,
-  kNotReady = 27,
-  kGpuNotFound = 28,
-  kInvalidState = 29,
-  kResetTypeNotSupported = 30,
-  kUnknown = 999,
+#define NVML_ERROR(code, enumerator, name, since, text) enumerator = code,
+#include "api/nvml_errors.inc"
+#undef NVML_ERROR
 };
 
-// The vendor's names, without "NVML_ERROR_".
+// The vendor's names of errors, without "NVML_ERROR_".
 struct ReturnName {
   Return value;
   std::string_view name;
 };
 inline constexpr ReturnName kReturnNames[] = {
-    {Return::kUninitialized, "UNINITIALIZED"},
-    {Return::kInvalidArgument, "INVALID_ARGUMENT"},
-    {Return::kNotSupported, "NOT_SUPPORTED"},
-    {Return::kNoPermission, "NO_PERMISSION"},
-    {Return::kAlreadyInitialized, "ALREADY_INITIALIZED"},
-    {Return::kNotFound, "NOT_FOUND"},
-    {Return::kInsufficientSize, "INSUFFICIENT_SIZE"},
-    {Return::kInsufficientPower, "INSUFFICIENT_POWER"},
-    {Return::kDriverNotLoaded, "DRIVER_NOT_LOADED"},
-    {Return::kTimeout, "TIMEOUT"},
-    {Return::kIrqIssue, "IRQ_ISSUE"},
-    {Return::kLibraryNotFound, "LIBRARY_NOT_FOUND"},
-    {Return::kFunctionNotFound, "FUNCTION_NOT_FOUND"},
-    {Return::kCorruptedInforom, "CORRUPTED_INFOROM"},
-    {Return::kGpuIsLost, "GPU_IS_LOST"},
-    {Return::kResetRequired, "RESET_REQUIRED"},
-    {Return::kOperatingSystem, "OPERATING_SYSTEM"},
-    {Return::kLibRmVersionMismatch, "LIB_RM_VERSION_MISMATCH"},
-    {Return::kInUse, "IN_USE"},
-    {Return::kMemory, "MEMORY"},
-    {Return::kNoData, "NO_DATA"},
-    {Return::kVgpuEccNotSupported, "VGPU_ECC_NOT_SUPPORTED"},
-    {Return::kInsufficientResources, "INSUFFICIENT_RESOURCES"},
-    {Return::kFreqNotSupported, "FREQ_NOT_SUPPORTED"},
-    {Return::kArgumentVersionMismatch, "ARGUMENT_VERSION_MISMATCH"},
-    {Return::kDeprecated, "DEPRECATED"},
-    {Return::kNotReady, "NOT_READY"},
-    {Return::kGpuNotFound, "GPU_NOT_FOUND"},
-    {Return::kInvalidState, "INVALID_STATE"},
-    {Return::kResetTypeNotSupported, "RESET_TYPE_NOT_SUPPORTED"},
-    {Return::kUnknown, "UNKNOWN"},
+#define NVML_ERROR(code, enumerator, name, since, text) {Return::enumerator, #name},
+#include "api/nvml_errors.inc"
+#undef NVML_ERROR
 };
 
 // Handles are opaque; they stay valid until the last nvmlShutdown of the process.
