@@ -92,15 +92,18 @@ TEST_F(KubeletTest, HundredRestartsAreFollowedEachTime) {
   node.Publish();
   std::vector<double> took_ms;
   for (int restart = 1; restart <= 100; ++restart) {
+    const int before = kubelet_.registrations();
     kubelet_.Start();
-    ASSERT_TRUE(kubelet_.WaitForRegistrations(restart, kTimeout)) << restart;
+    ASSERT_TRUE(kubelet_.WaitForRegistrations(before + 1, kTimeout)) << restart;
     ASSERT_TRUE(kubelet_.WaitForDevices(node.Wanted(), kTimeout)) << restart;
     took_ms.push_back(std::chrono::duration<double, std::milli>(kubelet_.last_registered() -
                                                                 kubelet_.listening_since())
                           .count());
     kubelet_.Kill();
   }
-  EXPECT_EQ(kubelet_.registrations(), 100);
+  EXPECT_GE(kubelet_.registrations(), 100);
+  EXPECT_LE(kubelet_.registrations(), 110)
+      << "only where a busy kubelet opens its stream late, the plugin registers again";
   std::sort(took_ms.begin(), took_ms.end());
   std::printf("listening to registered, 100 restarts: p50 %.1f ms, max %.1f ms\n", took_ms[50],
               took_ms.back());
