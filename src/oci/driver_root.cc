@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <utility>
 
 #include "src/base/file.h"
@@ -18,13 +19,10 @@ constexpr std::array<std::string_view, 5> kBinaryDirs = {"usr/bin", "usr/sbin", 
 // Shared memory of the simulated driver.
 constexpr std::array<std::string_view, 2> kStateFiles = {"run/simgpu/state", "run/simgpu/slots"};
 
-struct SocketPath {
-  std::string_view path;
-  Capabilities needed_by;
-};
-constexpr SocketPath kSockets[] = {
-    {"run/nvidia-persistenced/socket", kUtility},
-    {"run/nvidia-fabricmanager/socket", kUtility},
+// Containers have the sockets at the same paths.
+constexpr DriverFile kSockets[] = {
+    {"/run/nvidia-persistenced/socket", kUtility},
+    {"/run/nvidia-fabricmanager/socket", kUtility},
 };
 
 class DriverFinder {
@@ -43,9 +41,9 @@ class DriverFinder {
       RETURN_IF_ERROR(FindLibraries(dir + "/vdpau"));
     }
     std::ranges::sort(files_.libraries, {}, &DriverLibrary::file_name);
-    FindBinaries();
-    FindDataFiles();
-    FindSockets();
+    files_.binaries = FindFiles(DriverBinaries(), BinaryDirs());
+    files_.data_files = FindFiles(DriverDataFiles(), {"usr/share", "etc"});
+    files_.sockets = FindFiles(kSockets, {""});
     for (const std::string_view file : kStateFiles) {
       if (root_.Exists(std::string(file))) files_.state_files.emplace_back(file);
     }
@@ -92,16 +90,20 @@ class DriverFinder {
     return Status::Ok();
   }
 
-  void FindBinaries() {
-    for (const DriverFile& binary : DriverBinaries()) {
-      if (!(binary.needed_by & capabilities_)) continue;
-      for (const std::string& dir : BinaryDirs()) {
-        Result<std::string> path = root_.HostPath(JoinPath(dir, binary.name));
+  // The files that the capabilities need, each in the first of `dirs` that has it.
+  std::vector<FoundFile> FindFiles(std::span<const DriverFile> files,
+                                   const std::vector<std::string>& dirs) const {
+    std::vector<FoundFile> found;
+    for (const DriverFile& file : files) {
+      if (!(file.needed_by & capabilities_)) continue;
+      for (const std::string& dir : dirs) {
+        Result<std::string> path = root_.HostPath(JoinPath(dir, file.name));
         if (!path.ok()) continue;
-        files_.binaries.push_back({std::move(*path), std::string(binary.name)});
+        found.push_back({std::move(*path), std::string(file.name)});
         break;
       }
     }
+    return found;
   }
 
   // Debian's programs are in usr/lib/nvidia/current if no alternative refers to them.
@@ -111,18 +113,6 @@ class DriverFinder {
     if (BaseName(DirName(library_dir)) == "nvidia")
       dirs.push_back("usr/lib/nvidia/" + BaseName(library_dir));
     return dirs;
-  }
-
-  void FindDataFiles() {
-    for (const DriverFile& file : DriverDataFiles()) {
-      if (!(file.needed_by & capabilities_)) continue;
-      for (const std::string_view dir : {"usr/share", "etc"}) {
-        Result<std::string> path = root_.HostPath(fmt::format("{}/{}", dir, file.name));
-        if (!path.ok()) continue;
-        files_.data_files.push_back({std::move(*path), std::string(file.name)});
-        break;
-      }
-    }
   }
 
   Status CheckRequiredFiles() const {
@@ -149,15 +139,7 @@ class DriverFinder {
                files_.libraries,
                [&](const DriverLibrary& library) { return StemOf(library.file_name) == name; }) ||
            std::ranges::any_of(files_.data_files,
-                               [&](const DriverDataFile& file) { return file.name == name; });
-  }
-
-  void FindSockets() {
-    for (const SocketPath& socket : kSockets) {
-      if (!(socket.needed_by & capabilities_)) continue;
-      Result<std::string> path = root_.HostPath(std::string(socket.path));
-      if (path.ok()) files_.sockets.push_back({std::move(*path), fmt::format("/{}", socket.path)});
-    }
+                               [&](const FoundFile& file) { return file.name == name; });
   }
 
   const RootedDir& root_;

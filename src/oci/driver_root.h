@@ -25,29 +25,19 @@ struct DriverLibrary {
   bool operator==(const DriverLibrary&) const = default;
 };
 
-struct DriverBinary {
-  std::string host_path;
+struct FoundFile {
+  std::string host_path;  // links resolved
   std::string name;
-};
-
-struct DriverDataFile {
-  std::string host_path;
-  std::string name;  // vulkan/icd.d/nvidia_icd.json
-};
-
-// A socket of the host with which containers communicate.
-struct DriverSocket {
-  std::string host_path;
-  std::string container_path;
 };
 
 struct DriverFiles {
   std::string root;
   std::string version;  // 550.54.15
   std::vector<DriverLibrary> libraries;
-  std::vector<DriverBinary> binaries;
-  std::vector<DriverDataFile> data_files;
-  std::vector<DriverSocket> sockets;
+  std::vector<FoundFile> binaries;
+  std::vector<FoundFile> data_files;  // named vulkan/icd.d/nvidia_icd.json
+  // Sockets with which containers communicate, named by their absolute paths in a container.
+  std::vector<FoundFile> sockets;
   // The simulated driver's shared state, as paths relative to the root (run/simgpu/state); empty
   // for real drivers.
   std::vector<std::string> state_files;

@@ -191,10 +191,10 @@ class Injector {
     for (const DriverLibrary& library : injection_.driver.libraries) AddLibrary(library);
     if (injection_.limiter) RETURN_IF_ERROR(AddLimiter());
     for (const ExtraLink& link : kExtraLinks) AddExtraLink(link);
-    for (const DriverBinary& binary : injection_.driver.binaries) {
+    for (const FoundFile& binary : injection_.driver.binaries) {
       tree_.AddDriverFile("bin/" + binary.name, binary.host_path);
     }
-    for (const DriverDataFile& file : injection_.driver.data_files) {
+    for (const FoundFile& file : injection_.driver.data_files) {
       tree_.AddDriverFile("share/" + file.name, file.host_path);
     }
     for (const std::string& file : injection_.driver.state_files) {
@@ -325,11 +325,10 @@ class Injector {
   }
 
   Status AddSockets() {
-    for (const DriverSocket& socket : injection_.driver.sockets) {
+    for (const FoundFile& socket : injection_.driver.sockets) {
       // In the image's own /run the mount point would remain after the container ends.
-      if (!IsInPrivateTmpfs(document_, injection_.tree_dir, socket.container_path)) continue;
-      RETURN_IF_ERROR(
-          document_.AddMount({socket.container_path, "bind", socket.host_path, kReadWriteBind}));
+      if (!IsInPrivateTmpfs(document_, injection_.tree_dir, socket.name)) continue;
+      RETURN_IF_ERROR(document_.AddMount({socket.name, "bind", socket.host_path, kReadWriteBind}));
     }
     return Status::Ok();
   }

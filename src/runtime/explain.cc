@@ -98,10 +98,10 @@ std::string DescribeDecision(const Decision& decision) {
     text += fmt::format("library    {}/lib/{} ({}) from {}\n", dir, library.soname,
                         library.file_name, library.host_path);
   }
-  for (const oci::DriverBinary& binary : injection.driver.binaries) {
+  for (const oci::FoundFile& binary : injection.driver.binaries) {
     text += fmt::format("binary     {}/bin/{} from {}\n", dir, binary.name, binary.host_path);
   }
-  for (const oci::DriverDataFile& file : injection.driver.data_files) {
+  for (const oci::FoundFile& file : injection.driver.data_files) {
     text += fmt::format("file       {}/share/{} from {}\n", dir, file.name, file.host_path);
   }
   for (const oci::Mount& mount : injection.mounts) {

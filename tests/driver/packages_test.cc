@@ -95,7 +95,7 @@ TEST_P(DriverPackages, GiveTheFilesOfGraphicsOrTheReason) {
   if (PathExists(JoinPath(root(), "usr/share/vulkan"))) {
     ASSERT_TRUE(files.ok()) << files.status().message();
     std::vector<std::string> names;
-    for (const oci::DriverDataFile& file : files->data_files) names.push_back(file.name);
+    for (const oci::FoundFile& file : files->data_files) names.push_back(file.name);
     EXPECT_THAT(names, ::testing::ElementsAre("vulkan/icd.d/nvidia_icd.json",
                                               "vulkan/implicit_layer.d/nvidia_layers.json",
                                               "glvnd/egl_vendor.d/10_nvidia.json"));
