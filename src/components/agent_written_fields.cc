@@ -10,15 +10,6 @@
 namespace tessera::components {
 namespace {
 
-// Fields of one entry of managedFields at a path such as {"f:metadata", "f:labels"}; null if none.
-const Json* FieldsAt(const Json& entry, std::initializer_list<std::string_view> path) {
-  const Json* fields = entry.Find("fieldsV1");
-  for (const std::string_view part : path) {
-    fields = fields != nullptr && fields->is_object() ? fields->Find(part) : nullptr;
-  }
-  return fields;
-}
-
 // "f:NAME" gives NAME; other keys ("." and "k:…") give "".
 std::string NameOf(const std::string& key) { return key.starts_with("f:") ? key.substr(2) : ""; }
 
@@ -30,9 +21,8 @@ std::string ConditionOf(const std::string& key) {
 }
 
 template <typename ToName>
-void AddNames(const Json* fields, ToName to_name, std::set<std::string>* names) {
-  if (fields == nullptr || !fields->is_object()) return;
-  for (const auto& [key, unused] : fields->members()) {
+void AddNames(const Json::Object& fields, ToName to_name, std::set<std::string>* names) {
+  for (const auto& [key, unused] : fields) {
     std::string name = to_name(key);
     if (!name.empty()) names->insert(std::move(name));
   }
@@ -43,11 +33,14 @@ struct FieldNames {
 };
 
 void AddFieldNames(const Json& entry, FieldNames* field_names) {
-  AddNames(FieldsAt(entry, {"f:metadata", "f:labels"}), NameOf, &field_names->labels);
-  AddNames(FieldsAt(entry, {"f:metadata", "f:annotations"}), NameOf, &field_names->annotations);
-  AddNames(FieldsAt(entry, {"f:status", "f:conditions"}), ConditionOf, &field_names->conditions);
-  AddNames(FieldsAt(entry, {"f:status", "f:capacity"}), NameOf, &field_names->resources);
-  AddNames(FieldsAt(entry, {"f:status", "f:allocatable"}), NameOf, &field_names->resources);
+  const auto fields = [&](std::string_view part, std::string_view name) -> const Json::Object& {
+    return MembersAt(entry, {"fieldsV1", part, name});
+  };
+  AddNames(fields("f:metadata", "f:labels"), NameOf, &field_names->labels);
+  AddNames(fields("f:metadata", "f:annotations"), NameOf, &field_names->annotations);
+  AddNames(fields("f:status", "f:conditions"), ConditionOf, &field_names->conditions);
+  AddNames(fields("f:status", "f:capacity"), NameOf, &field_names->resources);
+  AddNames(fields("f:status", "f:allocatable"), NameOf, &field_names->resources);
 }
 
 std::vector<std::string> Without(const std::set<std::string>& of_agents,
@@ -57,9 +50,8 @@ std::vector<std::string> Without(const std::set<std::string>& of_agents,
   return names;
 }
 
-void AddTesseraAnnotations(const Json* annotations, std::vector<std::string>* found) {
-  if (annotations == nullptr || !annotations->is_object()) return;
-  for (const auto& [key, unused] : annotations->members()) {
+void AddTesseraAnnotations(const Json& node, std::vector<std::string>* found) {
+  for (const auto& [key, unused] : MembersAt(node, {"metadata", "annotations"})) {
     if (key.starts_with(names::kAnnotationPrefix) && std::ranges::count(*found, key) == 0) {
       found->push_back(key);
     }
@@ -76,19 +68,14 @@ Json Nulls(const std::vector<std::string>& names) {
 
 AgentWrittenFields AgentWrittenFieldsOf(const Json& node) {
   FieldNames of_agents, of_others;
-  const Json* metadata = node.Find("metadata");
-  const Json* managed = metadata ? metadata->Find("managedFields") : nullptr;
-  const Json none = Json::MakeArray();
-  if (managed == nullptr || !managed->is_array()) managed = &none;
-  for (const Json& entry : managed->items()) {
-    AddFieldNames(
-        entry, entry.StringAt("manager").value_or("") == names::kAgent ? &of_agents : &of_others);
+  for (const Json& entry : ItemsAt(node, {"metadata", "managedFields"})) {
+    AddFieldNames(entry, TextAt(entry, {"manager"}) == names::kAgent ? &of_agents : &of_others);
   }
   AgentWrittenFields fields{Without(of_agents.labels, of_others.labels),
                             Without(of_agents.annotations, of_others.annotations),
                             {of_agents.conditions.begin(), of_agents.conditions.end()},
                             {of_agents.resources.begin(), of_agents.resources.end()}};
-  AddTesseraAnnotations(metadata ? metadata->Find("annotations") : nullptr, &fields.annotations);
+  AddTesseraAnnotations(node, &fields.annotations);
   return fields;
 }
 

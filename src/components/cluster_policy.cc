@@ -235,11 +235,9 @@ void PlanDriver(const Json& spec, MigrationPlan* plan) {
 }
 
 void PlanSteps(const Json& spec, MigrationPlan* plan) {
-  if (const Json* name = FindPath(spec, {"dcgmExporter", "config", "name"}); name != nullptr) {
-    if (name->is_string() && !name->string_value().empty()) {
-      plan->steps.push_back(fmt::format("copy ConfigMap {} of NVIDIA's operator to namespace {}",
-                                        name->string_value(), names::kSystemNamespace));
-    }
+  if (const std::string name = TextAt(spec, {"dcgmExporter", "config", "name"}); !name.empty()) {
+    plan->steps.push_back(fmt::format("copy ConfigMap {} of NVIDIA's operator to namespace {}",
+                                      name, names::kSystemNamespace));
   }
   plan->steps.emplace_back(
       "apply this resource: agents start only on nodes that NVIDIA's operator does not manage");
@@ -267,9 +265,8 @@ void KeepOffNvidiaNodes(std::vector<Json>* objects) {
 
 void KeepOffNvidiaNodes(std::vector<Component>* components) {
   const auto is_nvidias = [](const Json& object) {
-    const Json* metadata = object.Find("metadata");
-    return object.StringAt("kind").value_or("") == "RuntimeClass" && metadata != nullptr &&
-           metadata->StringAt("name").value_or("") == names::kRuntimeHandler;
+    return TextAt(object, {"kind"}) == "RuntimeClass" &&
+           TextAt(object, {"metadata", "name"}) == names::kRuntimeHandler;
   };
   for (Component& component : *components) {
     std::erase_if(component.objects, is_nvidias);
@@ -278,8 +275,8 @@ void KeepOffNvidiaNodes(std::vector<Component>* components) {
 }
 
 bool IsManagedByNvidia(const Json& node) {
-  const Json* label = FindPath(node, {"metadata", "labels", names::kLabelDeployDevicePlugin});
-  return label != nullptr && label->is_string() && IsManagedByNvidia(label->string_value());
+  return IsManagedByNvidia(
+      std::string_view(TextAt(node, {"metadata", "labels", names::kLabelDeployDevicePlugin})));
 }
 
 bool IsManagedByNvidia(std::string_view deploy_device_plugin) {

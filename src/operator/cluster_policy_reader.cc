@@ -10,8 +10,7 @@ constexpr kube::ResourceType kClusterPolicies{"nvidia.com", "v1", "clusterpolici
 
 std::string NameOfFirst(const kube::ListPage& page) {
   const Json* object = page.items.empty() ? nullptr : page.items.front().json();
-  const Json* metadata = object == nullptr ? nullptr : object->Find("metadata");
-  return metadata == nullptr ? "" : metadata->StringAt("name").value_or("");
+  return object == nullptr ? "" : TextAt(*object, {"metadata", "name"});
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "api/names.h"
+#include "src/formats/json.h"
 #include "src/kube/times.h"
 
 namespace tessera::operators {
@@ -16,41 +17,24 @@ constexpr std::string_view kGpuResourcePrefixes[] = {names::kResourceGpu, names:
 // Nodes in JSON are tens of KiB each.
 constexpr int kNodesPerPage = 100;
 
-const Json& PartAt(const Json& object, std::string_view key) {
-  static const Json kNone = Json::MakeObject();
-  const Json* found = object.Find(key);
-  return found != nullptr ? *found : kNone;
-}
-
-const Json::Array& ListAt(const Json& object, std::string_view key) {
-  static const Json kNone = Json::MakeArray();
-  const Json* found = object.Find(key);
-  return found != nullptr && found->is_array() ? found->items() : kNone.items();
-}
-
-std::string TextIn(const Json& object, std::string_view key) {
-  return object.StringAt(key).value_or("");
-}
-
 WallTime TimeIn(const Json& object, std::string_view key) {
-  return kube::ParseRfc3339(TextIn(object, key)).value_or(WallTime{});
+  return kube::ParseRfc3339(TextAt(object, {key})).value_or(WallTime{});
 }
 
 // Stores why a container does not run, unless it is only starting.
 void ReadWaiting(const Json& container, driver::FleetPod* out) {
-  const Json& waiting = PartAt(PartAt(container, "state"), "waiting");
-  const std::string reason = TextIn(waiting, "reason");
+  const std::string reason = TextAt(container, {"state", "waiting", "reason"});
   const bool is_starting =
       reason.empty() || reason == "PodInitializing" || reason == "ContainerCreating";
   if (is_starting || !out->reason.empty()) return;
   out->reason = reason;
-  out->message =
-      fmt::format("container {}: {}", TextIn(container, "name"), TextIn(waiting, "message"));
+  out->message = fmt::format("container {}: {}", TextAt(container, {"name"}),
+                             TextAt(container, {"state", "waiting", "message"}));
 }
 
-void ReadContainers(const Json& status, driver::FleetPod* out) {
+void ReadContainers(const Json& pod, driver::FleetPod* out) {
   for (const char* list : {"initContainerStatuses", "containerStatuses"}) {
-    for (const Json& container : ListAt(status, list)) {
+    for (const Json& container : ItemsAt(pod, {"status", list})) {
       const auto restarts = static_cast<int>(container.IntAt("restartCount").value_or(0));
       out->pod.restarts = std::max(out->pod.restarts, restarts);
       ReadWaiting(container, out);
@@ -60,9 +44,8 @@ void ReadContainers(const Json& status, driver::FleetPod* out) {
 
 bool UsesGpu(const Json& pod) {
   for (const char* list : {"initContainers", "containers"}) {
-    for (const Json& container : ListAt(PartAt(pod, "spec"), list)) {
-      for (const auto& [name, unused] :
-           PartAt(PartAt(container, "resources"), "limits").members()) {
+    for (const Json& container : ItemsAt(pod, {"spec", list})) {
+      for (const auto& [name, unused] : MembersAt(container, {"resources", "limits"})) {
         const auto is_gpu = [&](std::string_view prefix) { return name.starts_with(prefix); };
         if (std::ranges::any_of(kGpuResourcePrefixes, is_gpu)) return true;
       }
@@ -93,13 +76,12 @@ Status DecodeObject(const kube::RawObject& raw, const kube::KeptFields& kept,
   node.annotations = std::exchange(out->meta.annotations, {});
   node.unschedulable = object.unschedulable;
   node.ready = object.ready;
-  const Json& status = PartAt(*raw.json(), "status");
-  node.os_image = TextIn(PartAt(status, "nodeInfo"), "osImage");
-  node.kernel = TextIn(PartAt(status, "nodeInfo"), "kernelVersion");
-  for (const Json& condition : ListAt(status, "conditions")) {
-    if (TextIn(condition, "type") != names::kConditionGpuReady) continue;
-    node.gpu_ready = TextIn(condition, "status") == "True";
-    node.gpu_reason = TextIn(condition, "reason");
+  node.os_image = TextAt(*raw.json(), {"status", "nodeInfo", "osImage"});
+  node.kernel = TextAt(*raw.json(), {"status", "nodeInfo", "kernelVersion"});
+  for (const Json& condition : ItemsAt(*raw.json(), {"status", "conditions"})) {
+    if (TextAt(condition, {"type"}) != names::kConditionGpuReady) continue;
+    node.gpu_ready = TextAt(condition, {"status"}) == "True";
+    node.gpu_reason = TextAt(condition, {"reason"});
     node.gpu_since = TimeIn(condition, "lastTransitionTime");
     node.gpu_written = TimeIn(condition, "lastHeartbeatTime");
   }
@@ -140,11 +122,11 @@ Status DecodeObject(const kube::RawObject& raw, const kube::KeptFields& kept, Dr
   pod.pod.deleting = out->meta.deleting;
   const auto revision = out->meta.labels.find(names::kLabelDriverRevision);
   if (revision != out->meta.labels.end()) pod.pod.revision = revision->second;
-  const Json& status = PartAt(*raw.json(), "status");
-  for (const Json& condition : ListAt(status, "conditions")) {
-    if (TextIn(condition, "type") == "Ready") pod.pod.ready = TextIn(condition, "status") == "True";
+  for (const Json& condition : ItemsAt(*raw.json(), {"status", "conditions"})) {
+    if (TextAt(condition, {"type"}) != "Ready") continue;
+    pod.pod.ready = TextAt(condition, {"status"}) == "True";
   }
-  ReadContainers(status, &pod);
+  ReadContainers(*raw.json(), &pod);
   return {};
 }
 
@@ -156,25 +138,25 @@ kube::KeptFields KeptFieldsOfDriverPods() {
 }
 
 driver::UpgradePod UpgradePodOf(const Json& pod, const StringMap& wait_for) {
-  const Json& metadata = PartAt(pod, "metadata");
-  const Json& labels = PartAt(metadata, "labels");
-  const std::string phase = TextIn(PartAt(pod, "status"), "phase");
-  driver::UpgradePod out{.ns = TextIn(metadata, "namespace"), .name = TextIn(metadata, "name")};
+  const std::string phase = TextAt(pod, {"status", "phase"});
+  driver::UpgradePod out{.ns = TextAt(pod, {"metadata", "namespace"}),
+                         .name = TextAt(pod, {"metadata", "name"})};
   out.uses_gpu = UsesGpu(pod);
   out.ended = phase == "Succeeded" || phase == "Failed";
-  out.deleting = metadata.Find("deletionTimestamp") != nullptr;
-  out.is_daemon = PartAt(metadata, "annotations").Find(names::kAnnotationConfigMirror) != nullptr;
-  for (const Json& owner : ListAt(metadata, "ownerReferences")) {
+  out.deleting = FindPath(pod, {"metadata", "deletionTimestamp"}) != nullptr;
+  out.is_daemon =
+      FindPath(pod, {"metadata", "annotations", names::kAnnotationConfigMirror}) != nullptr;
+  for (const Json& owner : ItemsAt(pod, {"metadata", "ownerReferences"})) {
     if (!owner.BoolAt("controller").value_or(false)) continue;
     out.controlled = true;
-    out.is_daemon |= TextIn(owner, "kind") == "DaemonSet";
+    out.is_daemon |= TextAt(owner, {"kind"}) == "DaemonSet";
   }
-  for (const Json& volume : ListAt(PartAt(pod, "spec"), "volumes")) {
+  for (const Json& volume : ItemsAt(pod, {"spec", "volumes"})) {
     out.has_empty_dir |= volume.Find("emptyDir") != nullptr;
   }
-  out.skips_drain = TextIn(labels, names::kLabelDrainSkip) == "true";
+  out.skips_drain = TextAt(pod, {"metadata", "labels", names::kLabelDrainSkip}) == "true";
   out.waited_for = !wait_for.empty() && std::ranges::all_of(wait_for, [&](const auto& label) {
-    return TextIn(labels, label.first) == label.second;
+    return TextAt(pod, {"metadata", "labels", label.first}) == label.second;
   });
   return out;
 }

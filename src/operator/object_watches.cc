@@ -24,9 +24,7 @@ WorkloadCounts CountsOf(const Json& object, int64_t generation) {
   const bool is_daemonset = status.Find("desiredNumberScheduled") != nullptr;
   const auto count = [&](std::string_view key) { return status.IntAt(key).value_or(0); };
   // With the strategy OnDelete, pods keep an older template until a user deletes them.
-  const Json* strategy = spec.Find("updateStrategy");
-  const bool on_delete =
-      strategy != nullptr && strategy->StringAt("type").value_or("") == "OnDelete";
+  const bool on_delete = TextAt(spec, {"updateStrategy", "type"}) == "OnDelete";
   return {.desired =
               is_daemonset ? count("desiredNumberScheduled") : spec.IntAt("replicas").value_or(1),
           .updated = on_delete ? count("desiredNumberScheduled")

@@ -164,8 +164,7 @@ void NodeCleaner::ListNextPage() {
 }
 
 void NodeCleaner::Plan(const Json& node) {
-  const Json* object = node.Find("metadata");
-  const std::string name = object == nullptr ? "" : object->StringAt("name").value_or("");
+  const std::string name = TextAt(node, {"metadata", "name"});
   const components::AgentWrittenFields fields = components::AgentWrittenFieldsOf(node);
   auto metadata = components::NodeCleanupPatch(fields);
   auto status = components::NodeStatusCleanupPatch(fields);

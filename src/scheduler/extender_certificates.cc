@@ -25,10 +25,7 @@ certificates::Authorities AuthoritiesIn(const SecretContent& found) {
 // A headless Service has the address "None", which is skipped.
 std::vector<std::string> AddressesOf(const Json& service) {
   std::vector<std::string> addresses;
-  const Json* spec = service.Find("spec");
-  const Json* all = spec == nullptr ? nullptr : spec->Find("clusterIPs");
-  if (all == nullptr || !all->is_array()) return addresses;
-  for (const Json& each : all->items()) {
+  for (const Json& each : ItemsAt(service, {"spec", "clusterIPs"})) {
     if (each.is_string() && each.string_value() != "None") {
       addresses.push_back(each.string_value());
     }
