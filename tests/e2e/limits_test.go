@@ -21,13 +21,13 @@ type limitedPods struct{ small, large, holder string }
 func createLimitedPods(t *testing.T) limitedPods {
 	busy := func(name string, cores int) string {
 		return bed.Pod{Name: name, Containers: []bed.Container{{
-			Name: "main", Args: []string{"--busy", "1200"},
+			Name: "main", Args: []string{"--busy", "3600"},
 			Env:    map[string]string{"SIMGPU_KERNEL_NS": "*=2000000"},
 			Limits: map[string]int{"tencent.com/vcuda-core": cores, "tencent.com/vcuda-memory": 8},
 		}}}.Create(t)
 	}
 	holder := bed.Pod{Name: "limits-memory", Containers: []bed.Container{{
-		Name: "main", Args: []string{"--bytes", fmt.Sprint(2048 * mib), "--hold", "1200"},
+		Name: "main", Args: []string{"--bytes", fmt.Sprint(2048 * mib), "--hold", "3600"},
 		Limits: map[string]int{"tencent.com/vcuda-core": 30, "tencent.com/vcuda-memory": 10},
 	}}}.Create(t)
 	pods := limitedPods{busy("limits-30", 30), busy("limits-70", 70), holder}

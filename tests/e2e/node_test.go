@@ -61,7 +61,7 @@ func TestAGPULostWhileAPodRunsIsUnhealthyAndComesBack(t *testing.T) {
 	uuid := strings.Split(simgpu(t, "show", "--uuids"), "\n")[5]
 	unhealthy, healthy := len(nodeEvents(t, "GPUUnhealthy")), len(nodeEvents(t, "GPUHealthy"))
 	t.Cleanup(func() { simgpu(t, "recover", "--gpu", "5"); waitAllocatable(t, gpus) })
-	bed.Single("survivor", 1, "--hold", "300").Create(t)
+	bed.Single("survivor", 1, "--hold", "600").Create(t)
 	bed.WaitPhase(t, "survivor", "Running")
 
 	simgpu(t, "inject", "lost", "--gpu", "5")

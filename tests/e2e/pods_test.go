@@ -200,7 +200,7 @@ func execAlwaysBusy(t *testing.T, pod string, seconds int) func() float64 {
 func TestComputeOfSharesIsDivided(t *testing.T) {
 	busy := func(name string, limits map[string]int) string {
 		return bed.Pod{Name: name, Containers: []bed.Container{{
-			Name: "main", Args: []string{"--busy", "600"},
+			Name: "main", Args: []string{"--busy", "3600"},
 			// Launches are so long that the simulated GPU, not this machine, is the bottleneck.
 			Env:    map[string]string{"SIMGPU_KERNEL_NS": "*=2000000"},
 			Limits: limits,
@@ -246,7 +246,7 @@ func TestALowComputeClassWaitsForAHighOne(t *testing.T) {
 		return bed.Pod{Name: name,
 			Annotations: map[string]string{"tessera.dev/compute-class": class, "tencent.com/vcuda-core-limit": "100"},
 			Containers: []bed.Container{{
-				Name: "main", Args: []string{"--busy", "600"},
+				Name: "main", Args: []string{"--busy", "3600"},
 				Env:    map[string]string{"SIMGPU_KERNEL_NS": "*=2000000"},
 				Limits: map[string]int{"tencent.com/vcuda-core": 50, "tencent.com/vcuda-memory": 8},
 			}}}.Create(t)

@@ -105,7 +105,7 @@ func TestUpgradeRollbackUninstallAndInstallAgain(t *testing.T) {
 	}
 	removeAtTheEnd(t)
 	install()
-	pod := bed.Single("through-upgrades", 1, "--hold", "600").Create(t)
+	pod := bed.Single("through-upgrades", 1, "--hold", "3600").Create(t)
 	bed.WaitPhase(t, pod, "Running")
 	unchanged := func(when string) {
 		t.Helper()

@@ -64,7 +64,7 @@ func TestTheOperatorInstallsKeepsAndRemovesTessera(t *testing.T) {
 	applyText(t, resourceText(t))
 	waitTesseraReady(t)
 	waitGPUs(t, "n1")
-	pod := bed.Single("through-the-operator", 1, "--hold", "600").Create(t)
+	pod := bed.Single("through-the-operator", 1, "--hold", "3600").Create(t)
 	bed.WaitPhase(t, pod, "Running")
 
 	t.Run("restores", operatorRestores)
