@@ -4,9 +4,10 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <chrono>
+#include <functional>
 #include <map>
 #include <sstream>
+#include <utility>
 
 #include "src/base/file.h"
 #include "src/base/log.h"
@@ -131,18 +132,13 @@ void AddTextFlag(CLI::App* app, const char* flag, std::string* value, const char
   app->add_option(flag, *value, help)->envname(env)->capture_default_str();
 }
 
-void AddSecondsFlag(CLI::App* app, const char* flag, double* seconds, const char* help) {
+void AddSecondsFlag(CLI::App* app, const char* flag, double initial_s,
+                    std::function<void(double seconds)> set, const char* help) {
   static const std::map<std::string, double> units = {{"ms", 0.001}, {"s", 1}, {"m", 60}};
-  app->add_option(flag, *seconds, help)
+  app->add_option_function<double>(flag, std::move(set), help)
       ->transform(CLI::AsNumberWithUnit(units, CLI::AsNumberWithUnit::CASE_SENSITIVE))
       ->check(CLI::Range(0.001, 86400.0))
-      ->capture_default_str();
-}
-
-double SecondsOf(Duration duration) { return std::chrono::duration<double>(duration).count(); }
-
-Duration DurationOf(double seconds) {
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+      ->default_str(fmt::format("{}", initial_s));
 }
 
 void AddLogFormatFlag(CLI::App* app, std::string* format) {

@@ -4,10 +4,10 @@
 // Threads: one. Cost: CLI11 is linked only into programs that call this.
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
-
-#include "src/base/clock.h"
 
 namespace CLI {
 class App;
@@ -25,10 +25,18 @@ std::optional<int> ParseFlags(CLI::App* app, int argc, const char* const* argv);
 // the initial `*value` as the default.
 void AddTextFlag(CLI::App* app, const char* flag, std::string* value, const char* env,
                  const char* help);
-// Accepts "5s", "500ms" and "1m"; a bare number is in seconds.
-void AddSecondsFlag(CLI::App* app, const char* flag, double* seconds, const char* help);
-double SecondsOf(Duration duration);
-Duration DurationOf(double seconds);
+// Accepts "5s", "500ms" and "1m"; a bare number is in seconds. Calls `set` only if the flag is
+// given. The help shows `initial_s` as the default.
+void AddSecondsFlag(CLI::App* app, const char* flag, double initial_s,
+                    std::function<void(double seconds)> set, const char* help);
+// Sets `*value`, a std::chrono::duration, whose initial value is the default.
+template <typename D>
+void AddSecondsFlag(CLI::App* app, const char* flag, D* value, const char* help) {
+  using Seconds = std::chrono::duration<double>;
+  AddSecondsFlag(
+      app, flag, Seconds(*value).count(),
+      [value](double seconds) { *value = std::chrono::duration_cast<D>(Seconds(seconds)); }, help);
+}
 
 // --log-format: text or json.
 void AddLogFormatFlag(CLI::App* app, std::string* format);

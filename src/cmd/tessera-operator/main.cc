@@ -16,33 +16,22 @@ using namespace tessera;
 struct OperatorFlags {
   operators::OperatorOptions options;
   std::string log_format = "text";
-  ElectionFlags election;
-  double cluster_policy_period_s = 0;
 };
 
 // Sets the defaults of `flags`, which must outlive `app`.
 void AddOperatorFlags(CLI::App* app, OperatorFlags* flags) {
   operators::OperatorOptions* options = &flags->options;
   options->metrics_address = ":9412";
-  flags->cluster_policy_period_s = SecondsOf(options->controller.cluster_policy_period);
   AddTextFlag(app, "--kubeconfig", &options->kubeconfig, "KUBECONFIG",
               "default: the pod's service account");
   AddTextFlag(app, "--metrics-address", &options->metrics_address, "METRICS_ADDRESS",
               "address of /metrics, /healthz and /readyz over HTTP; \"\": they are not served");
   AddTextFlag(app, "--namespace", &options->ns, "NAMESPACE",
               "namespace of the agents (default: that of this pod)");
-  AddSecondsFlag(app, "--resync", &flags->cluster_policy_period_s,
+  AddSecondsFlag(app, "--resync", &options->controller.cluster_policy_period,
                  "interval between checks for a ClusterPolicy of NVIDIA's operator");
-  AddElectionFlags(app, "write only while holding the Lease; off for a single replica", options,
-                   &flags->election);
+  AddElectionFlags(app, "write only while holding the Lease; off for a single replica", options);
   AddLogFormatFlag(app, &flags->log_format);
-}
-
-operators::OperatorOptions ToOptions(const OperatorFlags& flags) {
-  operators::OperatorOptions options = flags.options;
-  SetElectionTimes(flags.election, &options);
-  options.controller.cluster_policy_period = DurationOf(flags.cluster_policy_period_s);
-  return options;
 }
 
 }  // namespace
@@ -56,5 +45,5 @@ int main(int argc, char** argv) {
   AddOperatorFlags(&app, &flags);
   if (const auto done = ParseFlags(&app, argc, argv)) return *done;
   ConfigureLogFormat(flags.log_format);
-  return operators::RunOperator(ToOptions(flags));
+  return operators::RunOperator(flags.options);
 }

@@ -5,6 +5,7 @@
 
 #include "src/base/parse_flags.h"
 #include "src/base/strings.h"
+#include "src/cmd/election_flags.h"
 #include "src/net/certificate.h"
 #include "src/scheduler/leader_endpoint.h"
 
@@ -43,8 +44,6 @@ void AddServerFlags(CLI::App* app, SchedulerFlags* flags) {
 
 void AddPlacementFlags(CLI::App* app, SchedulerFlags* flags) {
   scheduler::SchedulerOptions* options = &flags->options;
-  flags->hold_s = SecondsOf(options->extender.hold.limit_if_failure_invisible);
-  flags->hold_limit_s = SecondsOf(options->extender.hold.limit);
   flags->quota_config_map = options->feed.quota_ns + "/" + options->feed.quota_name;
   std::vector<std::string> policies;
   for (const placement::PolicyInfo& policy : placement::Policies()) {
@@ -67,10 +66,10 @@ void AddPlacementFlags(CLI::App* app, SchedulerFlags* flags) {
               "node label with the GPU model to which a quota applies");
   AddTextFlag(app, "--gpu-pool-label", &options->ledger.labels.pool, "GPU_POOL_LABEL",
               "node label with the pool to which a quota applies");
-  AddSecondsFlag(app, "--hold", &flags->hold_s,
+  AddSecondsFlag(app, "--hold", &options->extender.hold.limit_if_failure_invisible,
                  "how long GPUs are held between filter and bind for a pod that failed before, "
                  "unless its nominatedNodeName shows that kube-scheduler still places it");
-  AddSecondsFlag(app, "--hold-limit", &flags->hold_limit_s,
+  AddSecondsFlag(app, "--hold-limit", &options->extender.hold.limit,
                  "maximum hold time while kube-scheduler keeps a pod in Permit or PreBind");
 }
 
@@ -92,8 +91,7 @@ void AddAdmissionFlags(CLI::App* app, SchedulerFlags* flags) {
 
 void AddLeaderElectionFlags(CLI::App* app, SchedulerFlags* flags) {
   scheduler::SchedulerOptions* options = &flags->options;
-  AddElectionFlags(app, "lead only while holding the Lease; off for a single replica", options,
-                   &flags->election);
+  AddElectionFlags(app, "lead only while holding the Lease; off for a single replica", options);
   AddTextFlag(
       app, "--advertise-address", &options->advertise_address, "ADVERTISE_ADDRESS",
       "IP address to publish as the endpoint of Service tessera-scheduler, in the namespace of "
@@ -149,9 +147,7 @@ Result<scheduler::SchedulerOptions> ToOptions(const SchedulerFlags& flags) {
                  options.default_runtime_class);
   }
   options.ledger.gpu_mem_unit = device::MemoryUnitFromName(flags.memory_unit).value();
-  options.extender.hold = {DurationOf(flags.hold_s), DurationOf(flags.hold_limit_s)};
   options.max_request_bytes = flags.max_request_mib << 20;
-  SetElectionTimes(flags.election, &options);
   return options;
 }
 

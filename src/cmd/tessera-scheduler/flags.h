@@ -7,7 +7,6 @@
 #include <string>
 
 #include "src/base/status.h"
-#include "src/cmd/election_flags.h"
 #include "src/scheduler/scheduler.h"
 
 namespace tessera {
@@ -17,8 +16,6 @@ struct SchedulerFlags {
   std::string memory_unit = "GiB";
   std::string quota_config_map;
   std::string log_format = "text";
-  ElectionFlags election;
-  double hold_s = 0, hold_limit_s = 0;
   size_t max_request_mib = 0;
 };
 
