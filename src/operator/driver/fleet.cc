@@ -15,8 +15,6 @@ namespace {
 
 using components::DriverHost;
 
-constexpr std::string_view kDriver = "driver";
-
 // What was rendered for the nodes of a pool with equal hosts, or why that failed.
 struct RenderedPool {
   Status error;
@@ -24,6 +22,28 @@ struct RenderedPool {
   std::string version;
   std::string revision;
 };
+
+// The node label by which the driver's DaemonSet selects nodes, as in NVIDIA's operator. So the
+// label can turn the driver off on a node, or pause it.
+std::string DeployDriverLabel() { return std::string(names::kLabelDeployPrefix) + "driver"; }
+
+bool IsDeployed(const StringMap& labels) { return ValueAt(labels, DeployDriverLabel()) == "true"; }
+
+// The changes that the labels of a node with GPUs need. An existing value of the driver's label
+// stays: "false" turns the driver off, "paused-…" pauses it. nvidia.com/gpu.deploy.operands=false
+// turns all components off: the driver's label is removed.
+StringChanges DeployLabelChanges(const StringMap& labels) {
+  StringChanges changes;
+  if (ValueAt(labels, names::kLabelGpuPresent) != "true") {
+    changes[std::string(names::kLabelGpuPresent)] = "true";
+  }
+  const bool wanted = ValueAt(labels, names::kLabelDeployOperands) != "false";
+  const std::string label = DeployDriverLabel();
+  const bool exists = labels.contains(label);
+  if (wanted && !exists) changes[label] = "true";
+  if (!wanted && exists) changes[label] = std::nullopt;
+  return changes;
+}
 
 std::string NameOfSet(const Json& set) {
   return set.Find("metadata")->StringAt("name").value_or("");
@@ -186,11 +206,10 @@ void FleetViewer::AddManaged(const FleetNode& node, const FleetPod* pod,
     view_.problems.push_back({node.name, "InvalidDriver", rendered.error.message()});
     return;
   }
-  NodePatch patch{.node = node.name,
-                  .labels = DeployLabelChanges(node.labels, /*has_gpu=*/true, {"driver"})};
-  const auto deploy = patch.labels.find(std::string(names::kLabelDeployPrefix) + "driver");
+  NodePatch patch{.node = node.name, .labels = DeployLabelChanges(node.labels)};
+  const auto deploy = patch.labels.find(DeployDriverLabel());
   const bool deployed =
-      deploy == patch.labels.end() ? IsDeployed(node.labels, kDriver) : deploy->second.has_value();
+      deploy == patch.labels.end() ? IsDeployed(node.labels) : deploy->second.has_value();
   if (deployed) {
     upgrade.wanted_revision = rendered.revision;
     upgrade.wanted_version = rendered.version;
@@ -236,9 +255,7 @@ void FleetViewer::AddReleased(const FleetNode& node, const FleetPod* pod,
        {names::kLabelDriverPool, names::kLabelDriverRevision, names::kLabelUpgradeState}) {
     if (node.labels.contains(label)) patch.labels[std::string(label)] = std::nullopt;
   }
-  if (IsDeployed(node.labels, kDriver)) {
-    patch.labels[std::string(names::kLabelDeployPrefix) + "driver"] = std::nullopt;
-  }
+  if (IsDeployed(node.labels)) patch.labels[DeployDriverLabel()] = std::nullopt;
   for (const std::string_view annotation :
        {names::kAnnotationDriverGood, names::kAnnotationDriverFailed,
         names::kAnnotationUpgradeSince, names::kAnnotationUpgradeProblem,

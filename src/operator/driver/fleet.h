@@ -23,7 +23,6 @@
 #include "src/components/driver_daemonset.h"
 #include "src/components/settings.h"
 #include "src/formats/json.h"
-#include "src/operator/driver/deploy_labels.h"
 #include "src/operator/driver/policy.h"
 
 namespace tessera::driver {

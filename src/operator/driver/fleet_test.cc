@@ -48,10 +48,14 @@ constexpr char kDriver560[] = "driver: {enabled: true, version: '560.1'}";
 
 TEST(FleetTest, ANodeWithAGpuGetsADriver) {
   const auto pools = FleetPools(kDriver550);
-  const FleetView view = ViewFleet(pools, {GpuNode("a")}, {}, {});
+  FleetNode node = GpuNode("a");
+  node.labels.clear();
+  const FleetView view = ViewFleet(pools, {node}, {}, {});
   ASSERT_EQ(view.patches.size(), 1u);
-  EXPECT_EQ(view.patches[0].labels.at(std::string(names::kLabelDriverPool)), "default-ubuntu22-04");
-  EXPECT_EQ(view.patches[0].labels.at("nvidia.com/gpu.deploy.driver"), "true");
+  EXPECT_EQ(view.patches[0].labels,
+            (StringChanges{{std::string(names::kLabelDriverPool), "default-ubuntu22-04"},
+                           {"nvidia.com/gpu.present", "true"},
+                           {"nvidia.com/gpu.deploy.driver", "true"}}));
   ASSERT_EQ(view.daemonsets.size(), 1u);
   EXPECT_THAT(view.daemonsets[0].Serialize(), HasSubstr("nvcr.io/nvidia/driver:550.1-ubuntu22.04"));
   ASSERT_EQ(view.pools[0].nodes.size(), 1u);
@@ -69,6 +73,28 @@ TEST(FleetTest, AWorkingHostDriverIsLeftAlone) {
   off.labels["nvidia.com/gpu.deploy.driver"] = "false";
   const FleetView opted_out = ViewFleet(pools, {off}, {}, {});
   EXPECT_EQ(opted_out.pools[0].nodes[0].wanted_revision, "");
+}
+
+TEST(FleetTest, DeployLabelsOfAdministratorsAndPausesStay) {
+  const auto pools = FleetPools(kDriver550);
+  FleetNode node = GpuNode("a", "default-ubuntu22-04");
+  for (const char* value : {"false", "paused-for-driver-upgrade"}) {
+    node.labels["nvidia.com/gpu.deploy.driver"] = value;
+    const FleetView view = ViewFleet(pools, {node}, {}, {});
+    EXPECT_TRUE(view.patches.empty()) << value;
+    EXPECT_EQ(view.pools[0].nodes[0].wanted_revision, "") << value;
+  }
+}
+
+TEST(FleetTest, OneDeployLabelTurnsAllComponentsOff) {
+  const auto pools = FleetPools(kDriver550);
+  FleetNode node = GpuNode("a", "default-ubuntu22-04");
+  node.labels["nvidia.com/gpu.deploy.operands"] = "false";
+  const FleetView view = ViewFleet(pools, {node}, {}, {});
+  ASSERT_EQ(view.patches.size(), 1u);
+  EXPECT_EQ(view.patches[0].labels,
+            (StringChanges{{"nvidia.com/gpu.deploy.driver", std::nullopt}}));
+  EXPECT_EQ(view.pools[0].nodes[0].wanted_revision, "");
 }
 
 TEST(FleetTest, ARolledBackNodeKeepsTheDaemonSetOfItsOwnPool) {
