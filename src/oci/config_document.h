@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads, edits and writes the config.json of an OCI bundle without losing unknown content: members
 // of newer runtime specs stay unchanged and in place. Does not decide what to edit. Threads: one.
-//
-// The file is replaced by rename in the bundle's directory with its mode and owner, so that readers
-// see the old or the new file. It is not flushed to disk, because bundles do not survive a crash.
 #pragma once
 
 #include <initializer_list>
@@ -106,5 +103,11 @@ class ConfigDocument {
   std::string bundle_;
   std::string path_;
 };
+
+// Replaces a file that an engine wrote for one start: the config.json of a bundle, or the process
+// description of an exec. `path` must exist; the new file gets its owner and mode. Readers see the
+// old or the new file. Nothing is flushed to disk, because no engine starts from such a file after
+// a crash. NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED (full disk): the old file is unchanged.
+Status ReplaceFile(const std::string& path, std::string_view data);
 
 }  // namespace tessera::oci

@@ -9,7 +9,7 @@
 #include <csignal>
 #include <filesystem>
 
-#include "src/oci/replace_file.h"
+#include "src/oci/config_document.h"
 
 namespace tessera::oci {
 namespace {

@@ -11,7 +11,6 @@
 #include "src/oci/config_document.h"
 #include "src/oci/env_list.h"
 #include "src/oci/injection.h"
-#include "src/oci/replace_file.h"
 #include "src/oci/stage.h"
 
 namespace tessera::runtime {
