@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "src/components/objects.h"
-#include "src/operator/driver_actions.h"
 
 namespace tessera::operators {
 namespace {
@@ -187,7 +186,7 @@ driver::UpgradeStep DriverController::Upgrade(const driver::FleetView::PoolView&
   for (const UpgradeAction& action : step.actions) {
     const UpgradeNode& node = *by_name.at(action.node);
     const bool known = !NeedsPods(node) || pods_known(node.name);
-    const bool planned = !BeginsUpgrade(action) || plans_.IsPublished(pool.settings->name);
+    const bool planned = !driver::BeginsUpgrade(action) || plans_.IsPublished(pool.settings->name);
     if (known && planned) executor_.Execute(action, node);
   }
   if (step.next) StepAfter(std::max<Duration>(*step.next - now, options_.step_delay));

@@ -1,15 +1,90 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/operator/upgrade_executor.h"
 
+#include <optional>
 #include <utility>
 
 #include "api/names.h"
 #include "src/base/log.h"
-#include "src/operator/driver_actions.h"
 
 namespace tessera::operators {
+namespace {
 
 using driver::UpgradeAction;
+using driver::UpgradeState;
+
+Json ChangesJson(const StringChanges& changes) {
+  Json json = Json::MakeObject();
+  for (const auto& [name, value] : changes) json.Set(name, value ? Json::String(*value) : Json());
+  return json;
+}
+
+// The state that the node enters with this action; nullopt: none.
+std::optional<UpgradeState> EnteredState(const UpgradeAction& action) {
+  const auto label = action.labels.find(names::kLabelUpgradeState);
+  if (label == action.labels.end()) return std::nullopt;
+  return driver::UpgradeStateFromName(label->second.value_or(""));
+}
+
+bool PinsRevision(const UpgradeAction& action) {
+  const auto label = action.labels.find(names::kLabelDriverRevision);
+  return label != action.labels.end() && label->second.has_value();
+}
+
+// A merge patch that the API server rejects if the Node no longer has this resourceVersion.
+Json NodePatchOf(const StringChanges& labels, const StringChanges& annotations,
+                 const std::string& resource_version) {
+  Json metadata = Json::MakeObject({{"resourceVersion", Json::String(resource_version)}});
+  if (!labels.empty()) metadata.Set("labels", ChangesJson(labels));
+  if (!annotations.empty()) metadata.Set("annotations", ChangesJson(annotations));
+  return Json::MakeObject({{"metadata", std::move(metadata)}});
+}
+
+// Like the patch above, with the cordon or uncordon of the action.
+Json NodePatchOf(const UpgradeAction& action, const std::string& resource_version) {
+  Json patch = NodePatchOf(action.labels, action.annotations, resource_version);
+  const bool cordons = action.kind == UpgradeAction::Kind::kCordon;
+  if (cordons || action.kind == UpgradeAction::Kind::kUncordon) {
+    patch.Set("spec", Json::MakeObject({{"unschedulable", cordons ? Json::Bool(true) : Json()}}));
+  }
+  return patch;
+}
+
+// The reason of the Event, in camel case: DriverUpgradeCordoned, DriverRolledBack.
+std::string EventReasonOf(const UpgradeAction& action) {
+  if (PinsRevision(action)) return "DriverRolledBack";
+  if (action.warning) return "DriverUpgradeFailed";
+  switch (action.kind) {
+    case UpgradeAction::Kind::kCordon:
+      return "DriverUpgradeCordoned";
+    case UpgradeAction::Kind::kUncordon:
+      return "DriverUpgradeUncordoned";
+    case UpgradeAction::Kind::kEvict:
+      return "DriverUpgradeEvicts";
+    case UpgradeAction::Kind::kDeletePod:
+      return "DriverUpgradeDeletes";
+    case UpgradeAction::Kind::kPatchNode:
+      break;
+  }
+  const auto state = EnteredState(action);
+  if (state == UpgradeState::kUpgradeRequired) return "DriverUpgradeRequired";
+  if (state == UpgradeState::kDone) return "DriverUpToDate";
+  if (state == UpgradeState::kFailed) return "DriverUpgradeFailed";
+  return "DriverUpgrade";
+}
+
+// The result of a node's upgrade that ends with this action, for the metric: done, failed,
+// rolled_back; "": the upgrade continues. `before`: the node's state before the action.
+std::string_view UpgradeResultOf(const UpgradeAction& action, UpgradeState before) {
+  if (PinsRevision(action)) return "rolled_back";
+  const auto state = EnteredState(action);
+  if (state == UpgradeState::kDone) {
+    return before == UpgradeState::kUncordonRequired ? "done" : "";
+  }
+  return state == UpgradeState::kFailed ? "failed" : "";
+}
+
+}  // namespace
 
 UpgradeExecutor::UpgradeExecutor(ClusterAccess access, const FleetReader& reader,
                                  Delegate& delegate)
@@ -27,8 +102,7 @@ void UpgradeExecutor::Execute(const UpgradeAction& action, const driver::Upgrade
   if (action.pod.empty()) wanted_writes_.insert(node.name);
   if (!MayWrite(node.name)) return;
   if (!action.pod.empty()) return ExecuteOnPod(action);
-  const driver::UpgradeState before =
-      driver::StateOfNode(node).value_or(driver::UpgradeState::kUnknown);
+  const UpgradeState before = driver::StateOfNode(node).value_or(UpgradeState::kUnknown);
   Send(node.name, NodePatchOf(action, reader_.ResourceVersionOf(node.name)),
        [this, action, before] {
          Record(action);

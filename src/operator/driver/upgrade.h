@@ -179,6 +179,8 @@ std::optional<UpgradeState> StateOfNode(const UpgradeNode& node);
 
 // Whether the state is one from cordon-required to uncordon-required.
 bool InProgress(UpgradeState state);
+// Whether the action is the first of its node's upgrade.
+bool BeginsUpgrade(const UpgradeAction& action);
 // Whether the wanted driver failed on this node before.
 bool WantedDriverFailedOn(const UpgradeNode& node);
 

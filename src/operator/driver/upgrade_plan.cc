@@ -53,12 +53,6 @@ class Planner {
   std::string blocked_;
 };
 
-// Whether a node begins its upgrade with the action.
-bool Begins(const UpgradeAction& action) {
-  const auto state = action.labels.find(names::kLabelUpgradeState);
-  return state != action.labels.end() && state->second == NameOf(UpgradeState::kCordonRequired);
-}
-
 void ApplyChanges(const StringChanges& changes, StringMap* to) {
   for (const auto& [name, value] : changes) {
     if (value) {
@@ -97,7 +91,7 @@ void Planner::EnterUpgradeRequired() {
     changed = false;
     for (const UpgradeAction& action : NextUpgradeStep(policy_, nodes_, now_).actions) {
       const auto state = StateOfNode(*Find(action.node));
-      if (Begins(action) || (state && InProgress(*state))) continue;
+      if (BeginsUpgrade(action) || (state && InProgress(*state))) continue;
       Apply(action);
       changed = true;
     }
@@ -105,7 +99,7 @@ void Planner::EnterUpgradeRequired() {
 }
 
 void Planner::Record(const UpgradeAction& action, UpgradeNode* node, bool* began) {
-  if (Begins(action) && node->driver) {
+  if (BeginsUpgrade(action) && node->driver) {
     if (!std::exchange(*began, true)) ++wave_;
     planned_.push_back({node->name, TitleOf(*node->driver), TitleOfWanted(*node), wave_, {}, ""});
     return;
@@ -189,6 +183,11 @@ std::string Planner::Text() {
 }
 
 }  // namespace
+
+bool BeginsUpgrade(const UpgradeAction& action) {
+  const auto state = action.labels.find(names::kLabelUpgradeState);
+  return state != action.labels.end() && state->second == NameOf(UpgradeState::kCordonRequired);
+}
 
 std::string PlanText(const UpgradePolicy& policy, std::vector<UpgradeNode> nodes, WallTime now) {
   return Planner(policy, std::move(nodes), now).Text();
