@@ -9,6 +9,7 @@
 #include "src/cli/object_fields.h"
 #include "src/cli/output/table.h"
 #include "src/cli/status_lines.h"
+#include "src/formats/metric_line.h"
 
 namespace tessera::cli {
 namespace {
@@ -50,6 +51,14 @@ void AddRows(const std::vector<StatusLine>& lines, std::string_view kind, Listin
 
 bool InstallationStatus::works() const {
   return nodes.empty() && std::ranges::all_of(components, &StatusLine::works);
+}
+
+std::optional<int64_t> FilterRequests(std::string_view leader_metrics) {
+  constexpr const char* kMetric = "tessera_scheduler_request_duration_seconds_count";
+  for (const MetricLine& sample : SamplesOf(leader_metrics, kMetric)) {
+    if (LabelIn(sample.labels, "verb") == "filter") return static_cast<int64_t>(sample.value);
+  }
+  return std::nullopt;
 }
 
 bool MentionsExtender(std::string_view message) {

@@ -6,7 +6,9 @@
 // Threads: StatusOf and ShowStatus are pure. Included only in src/cli.
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -76,6 +78,8 @@ std::map<std::string, const Json*> PodsByNode(const std::vector<Json>& pods,
 InstallationStatus StatusOf(const InstallationObjects& objects);
 // Whether a message of kube-scheduler is about a call of its extender.
 bool MentionsExtender(std::string_view message);
+// Number of requests for the verb "filter" on the leader's metrics page; nullopt if it has none.
+std::optional<int64_t> FilterRequests(std::string_view leader_metrics);
 // Name of the pod that leads, by the EndpointSlice; "" if no replica leads.
 std::string LeaderOf(const InstallationObjects& objects);
 

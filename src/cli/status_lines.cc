@@ -145,17 +145,6 @@ StatusLine DeploymentLine(std::string name, std::string_view program, const Json
   return line;
 }
 
-// Number of requests for the verb "filter" that the leader has answered.
-std::optional<int64_t> FilterRequests(std::string_view metrics) {
-  constexpr std::string_view kSeries =
-      "tessera_scheduler_request_duration_seconds_count{verb=\"filter\"} ";
-  const size_t at = metrics.find(kSeries);
-  if (at == std::string_view::npos) return std::nullopt;
-  const std::string_view rest = metrics.substr(at + kSeries.size());
-  const Result<int64_t> count = ParseInt(rest.substr(0, rest.find('\n')));
-  return count.ok() ? std::optional(*count) : std::nullopt;
-}
-
 std::string TextOfCondition(const Json& condition) {
   const std::string message = condition.StringAt("message").value_or("");
   const std::string reason = condition.StringAt("reason").value_or("");

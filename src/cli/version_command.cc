@@ -10,6 +10,8 @@
 #include "src/cli/object_fields.h"
 #include "src/cli/options.h"
 #include "src/cli/verbs.h"
+#include "src/formats/json.h"
+#include "src/formats/metric_line.h"
 
 namespace tessera::cli {
 namespace {
@@ -31,8 +33,8 @@ void AddRow(const std::string& component, const std::string& place, const std::s
 // The version that a component's metrics page names.
 std::string VersionIn(const Result<std::string>& page) {
   if (!page.ok()) return "unknown: " + std::string(page.status().message());
-  const std::vector<MetricSample> samples = SamplesOf(*page, "tessera_build_info");
-  return samples.empty() ? "unknown" : samples[0].Label("version");
+  const std::vector<MetricLine> samples = SamplesOf(*page, "tessera_build_info");
+  return samples.empty() ? "unknown" : std::string(LabelIn(samples[0].labels, "version"));
 }
 
 const Json::Array& ContainersOf(const Json& pod) { return ItemsAt(pod, {"spec", "containers"}); }

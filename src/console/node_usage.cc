@@ -6,7 +6,7 @@
 
 #include "api/names.h"
 #include "src/base/strings.h"
-#include "src/console/metric_line.h"
+#include "src/formats/metric_line.h"
 
 namespace tessera::console {
 namespace {
@@ -29,7 +29,7 @@ void TakeGauge(std::string_view line, Json* gpus) {
   const auto metric = ParseMetricLine(line);
   if (!metric) return;
   const auto* gauge = std::ranges::find(kGauges, metric->name, &Gauge::metric);
-  const std::string_view uuid = LabelOf(metric->labels, "UUID");
+  const std::string_view uuid = LabelIn(metric->labels, "UUID");
   if (gauge == std::end(kGauges) || uuid.empty()) return;
   Json* gpu = gpus->Find(uuid);
   if (gpu == nullptr) gpu = &gpus->Set(uuid, Json::MakeObject());

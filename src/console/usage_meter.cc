@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "src/base/strings.h"
-#include "src/console/metric_line.h"
+#include "src/formats/metric_line.h"
 
 namespace tessera::console {
 namespace {
@@ -64,7 +64,7 @@ void UsageMeter::TakePage(const ledger::ClusterLedger& ledger, const std::string
     const auto metric = ParseMetricLine(line);
     if (!metric) continue;
     const auto pod =
-        pods.find({LabelOf(metric->labels, "namespace"), LabelOf(metric->labels, "pod")});
+        pods.find({LabelIn(metric->labels, "namespace"), LabelIn(metric->labels, "pod")});
     if (pod == pods.end()) continue;
     Counters& counters = page[std::string(metric->labels)];
     counters.pod = pod->second->request.uid;
@@ -85,7 +85,7 @@ void UsageMeter::AddCounters(const ledger::PodEntry& pod, const std::string& lab
   const double allocated = *now.allocated - *before.allocated, idle = *now.idle - *before.idle;
   // The counters of a restarted agent begin at zero.
   if (allocated <= 0 || idle < 0) return;
-  const std::string_view uuid = LabelOf(labels, "uuid");
+  const std::string_view uuid = LabelIn(labels, "uuid");
   for (const auto& [held_uuid, share] : ledger::SharesOf(pod)) {
     if (held_uuid != uuid) continue;
     UsageRow& row = RowOf(KeyOf(pod));

@@ -3,6 +3,7 @@
 #include "api/names.h"
 #include "src/cli/doctor/checks.h"
 #include "src/cli/output/text.h"
+#include "src/formats/metric_line.h"
 
 namespace tessera::cli {
 namespace {
@@ -54,9 +55,9 @@ void CheckDriverHangs(const ClusterFacts& facts, DoctorFindings* findings) {
 void CheckStaleMetrics(const ClusterFacts& facts, DoctorFindings* findings) {
   for (const auto& [node, page] : facts.agent_metrics) {
     if (!page.ok()) continue;
-    for (const MetricSample& sample : SamplesOf(*page, "tessera_exporter_sample_age_seconds")) {
+    for (const MetricLine& sample : SamplesOf(*page, "tessera_exporter_sample_age_seconds")) {
       if (sample.value < kOldSampleSeconds) continue;
-      findings->Add(fmt::format("node {}, GPU {}", node, sample.Label("uuid")),
+      findings->Add(fmt::format("node {}, GPU {}", node, LabelIn(sample.labels, "uuid")),
                     fmt::format("its metrics are {:.0f} s old", sample.value),
                     "the GPU answers late or not at all",
                     "look at dmesg for XIDs; metrics of the other GPUs are current");
@@ -67,12 +68,12 @@ void CheckStaleMetrics(const ClusterFacts& facts, DoctorFindings* findings) {
 void CheckReportedXids(const ClusterFacts& facts, DoctorFindings* findings) {
   for (const auto& [node, page] : facts.agent_metrics) {
     if (!page.ok()) continue;
-    for (const MetricSample& sample : SamplesOf(*page, "tessera_xids_total")) {
+    for (const MetricLine& sample : SamplesOf(*page, "tessera_xids_total")) {
       if (sample.value < 1) continue;
       findings->AddNote(
-          fmt::format("node {}, GPU {}", node, sample.Label("uuid")),
+          fmt::format("node {}, GPU {}", node, LabelIn(sample.labels, "uuid")),
           fmt::format("the driver has reported XID {} since the agent started, count: {:g}",
-                      sample.Label("xid"), sample.value),
+                      LabelIn(sample.labels, "xid"), sample.value),
           "an error report of the driver",
           fmt::format("tessera gpus {} shows whether the GPU is healthy, and what to do", node));
     }

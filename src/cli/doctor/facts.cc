@@ -1,39 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/cli/doctor/facts.h"
 
-#include <algorithm>
-#include <cstdlib>
 #include <memory>
 
 #include "api/names.h"
-#include "src/base/strings.h"
 #include "src/cli/gpu_pods.h"
 #include "src/device/node_annotation.h"
 #include "src/formats/json.h"
+#include "src/formats/metric_line.h"
 
 namespace tessera::cli {
 namespace {
-
-// Reads name="value" pairs up to the closing brace. Returns the text after the brace.
-std::string_view ParseLabels(std::string_view text, MetricSample* sample) {
-  while (!text.empty() && text[0] != '}') {
-    const size_t equals = text.find("=\"");
-    if (equals == std::string_view::npos) return "";
-    const std::string name(text.substr(0, equals));
-    text.remove_prefix(equals + 2);
-    std::string value;
-    while (!text.empty() && text[0] != '"') {
-      if (text[0] == '\\' && text.size() > 1) text.remove_prefix(1);
-      value += text[0];
-      text.remove_prefix(1);
-    }
-    if (text.empty()) return "";
-    text.remove_prefix(1);
-    if (text.starts_with(',')) text.remove_prefix(1);
-    sample->labels[name] = value;
-  }
-  return text.substr(std::min<size_t>(1, text.size()));
-}
 
 void ReadAgents(ClusterClient& api, ClusterFacts* facts) {
   std::map<std::string, Result<std::string>> uses;
@@ -54,31 +31,9 @@ void ReadAgents(ClusterClient& api, ClusterFacts* facts) {
 
 }  // namespace
 
-std::string MetricSample::Label(std::string_view name) const {
-  const auto found = labels.find(name);
-  return found == labels.end() ? "" : found->second;
-}
-
-std::vector<MetricSample> SamplesOf(std::string_view page, std::string_view metric) {
-  std::vector<MetricSample> samples;
-  for (std::string_view line : Split(page, '\n')) {
-    if (!line.starts_with(metric)) continue;
-    line.remove_prefix(metric.size());
-    MetricSample sample;
-    if (line.starts_with('{')) {
-      line = ParseLabels(line.substr(1), &sample);
-    } else if (!line.starts_with(' ')) {
-      continue;  // another metric whose name starts with this name
-    }
-    sample.value = std::strtod(std::string(Trim(line)).c_str(), nullptr);
-    samples.push_back(std::move(sample));
-  }
-  return samples;
-}
-
 double SumOf(std::string_view page, std::string_view metric) {
   double sum = 0;
-  for (const MetricSample& sample : SamplesOf(page, metric)) sum += sample.value;
+  for (const MetricLine& sample : SamplesOf(page, metric)) sum += sample.value;
   return sum;
 }
 

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "src/base/status.h"
-#include "src/base/strings.h"
 #include "src/cli/cluster_client.h"
 #include "src/cli/status_reader.h"
 #include "src/cli/usage.h"
@@ -20,15 +19,6 @@
 
 namespace tessera::cli {
 
-// A sample of a Prometheus page.
-struct MetricSample {
-  StringMap labels;
-  double value = 0;
-
-  std::string Label(std::string_view name) const;
-};
-// The samples of one metric.
-std::vector<MetricSample> SamplesOf(std::string_view page, std::string_view metric);
 // The sum of the metric's samples; 0 if it has no sample.
 double SumOf(std::string_view page, std::string_view metric);
 

@@ -10,6 +10,7 @@
 #include "src/cli/other_plugins.h"
 #include "src/components/cluster_policy.h"
 #include "src/formats/json.h"
+#include "src/formats/metric_line.h"
 #include "src/ledger/pod_request.h"
 #include "src/placement/quota.h"
 
@@ -58,14 +59,14 @@ void CheckVersions(const ClusterFacts& facts, DoctorFindings* findings) {
   std::map<std::string, std::string> component_of_version;
   for (const auto& [node, page] : facts.agent_metrics) {
     if (!page.ok()) continue;
-    for (const MetricSample& sample : SamplesOf(*page, "tessera_build_info")) {
-      component_of_version.emplace(sample.Label("version"), "agent of node " + node);
+    for (const MetricLine& sample : SamplesOf(*page, "tessera_build_info")) {
+      component_of_version.emplace(LabelIn(sample.labels, "version"), "agent of node " + node);
     }
   }
   if (facts.installation.leader_metrics.ok()) {
-    for (const MetricSample& sample :
+    for (const MetricLine& sample :
          SamplesOf(*facts.installation.leader_metrics, "tessera_build_info")) {
-      component_of_version.emplace(sample.Label("version"), "scheduler");
+      component_of_version.emplace(LabelIn(sample.labels, "version"), "scheduler");
     }
   }
   if (component_of_version.size() < 2) return;
@@ -115,12 +116,7 @@ void CheckRuntimeClass(const ClusterFacts& facts, DoctorFindings* findings) {
 
 void CheckExtender(const ClusterFacts& facts, DoctorFindings* findings) {
   if (!facts.installation.leader_metrics.ok()) return;
-  bool extender_called = false;
-  for (const MetricSample& sample : SamplesOf(*facts.installation.leader_metrics,
-                                              "tessera_scheduler_request_duration_seconds_count")) {
-    extender_called = extender_called || (sample.Label("verb") == "filter" && sample.value > 0);
-  }
-  if (extender_called) return;
+  if (FilterRequests(*facts.installation.leader_metrics).value_or(0) > 0) return;
   for (const Json& pod : *facts.pods) {
     if (!ledger::RequestsGpus(pod) || TextAt(pod, {"spec", "nodeName"}).empty()) continue;
     findings->AddNote("kube-scheduler", "pods with GPUs run, and tessera-scheduler was never asked",
