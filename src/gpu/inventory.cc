@@ -22,7 +22,6 @@ constexpr int kMaxStuckOpens = 3;
 struct DriverReport {
   std::string fingerprint;
   Result<int> count = Status(Code::kInternal, "not called");
-  NvmlErrors errors;
 };
 
 HealthRules RulesOf(const InventoryOptions& options) {
@@ -34,12 +33,11 @@ HealthRules RulesOf(const InventoryOptions& options) {
 
 // Ends the session of `nvml`, so that the next Init starts a new one: NVML counts Inits, and only
 // the last Shutdown ends the session.
-void CloseSession(Nvml* nvml, NvmlEventSet set, CurrentNvmlCall* current_call, NvmlErrors* errors) {
-  TrackedNvml tracked{*nvml, *current_call, *errors};
+void CloseSession(Nvml& nvml, NvmlEventSet set, NvmlCalls* calls) {
   if (set != nullptr) {
-    (void)tracked.Call(NvmlCall::kEventSetFree, [&](Nvml& n) { return n.EventSetFree(set); });
+    (void)calls->Call(nvml, NvmlCall::kEventSetFree, &Nvml::EventSetFree, set);
   }
-  (void)tracked.Call(NvmlCall::kShutdown, [](Nvml& n) { return n.Shutdown(); });
+  (void)calls->Call(nvml, NvmlCall::kShutdown, &Nvml::Shutdown);
 }
 
 }  // namespace
@@ -78,10 +76,9 @@ void Inventory::Impl::Open() {
   jobs_.Start<SessionReport>(
       "nvml-init", options_.init_deadline,
       [loader = loader_, nvml = std::move(nvml_), set, close, fingerprint = fingerprint_,
-       root = DriverRoot(),
-       proc = options_.proc_root](CurrentNvmlCall* current_call, SessionReport* report) {
+       root = DriverRoot(), proc = options_.proc_root](NvmlCalls* calls, SessionReport* report) {
         report->library_fingerprint = loader->Fingerprint();
-        if (nvml != nullptr && close) CloseSession(nvml.get(), set, current_call, &report->errors);
+        if (nvml != nullptr && close) CloseSession(*nvml, set, calls);
         if (nvml != nullptr && report->library_fingerprint == fingerprint) {
           report->nvml = nvml;
         } else {
@@ -90,7 +87,7 @@ void Inventory::Impl::Open() {
           if (!loaded.ok()) return;
           report->nvml = *std::move(loaded);
         }
-        OpenSession(ProcRootOf(root, proc), current_call, report);
+        OpenSession(ProcRootOf(root, proc), calls, report);
       },
       [this](SessionReport& report, JobRunner::AnswerState state) {
         if (state.late) --opens_stuck_;
@@ -225,11 +222,9 @@ void Inventory::Impl::CheckDriver() {
   checking_driver_ = true;
   jobs_.Start<DriverReport>(
       "nvml-count", options_.call_deadline,
-      [loader = loader_, nvml = nvml_](CurrentNvmlCall* current_call, DriverReport* report) {
+      [loader = loader_, nvml = nvml_](NvmlCalls* calls, DriverReport* report) {
         report->fingerprint = loader->Fingerprint();
-        TrackedNvml tracked{*nvml, *current_call, report->errors};
-        report->count =
-            tracked.Call(NvmlCall::kDeviceCount, [](Nvml& n) { return n.DeviceCount(); });
+        report->count = calls->Call(*nvml, NvmlCall::kDeviceCount, &Nvml::DeviceCount);
       },
       [this](DriverReport& report, JobRunner::AnswerState state) {
         checking_driver_ = false;

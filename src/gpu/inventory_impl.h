@@ -75,7 +75,7 @@ class Inventory::Impl {
   void Probe(int index);
   // Runs `work` for the GPU at `index`, and passes its report to `on_report`.
   template <typename Report>
-  void Query(int index, std::function<void(CurrentNvmlCall*, Report*)> work,
+  void Query(int index, std::function<void(NvmlCalls*, Report*)> work,
              void (Impl::*on_report)(int index, const Report&));
   void Identify(int index);
   void Poll(int index, const GpuTable::GpuRecord& record);

@@ -29,7 +29,7 @@ void Inventory::Impl::Probe(int index) {
 }
 
 template <typename Report>
-void Inventory::Impl::Query(int index, std::function<void(CurrentNvmlCall*, Report*)> work,
+void Inventory::Impl::Query(int index, std::function<void(NvmlCalls*, Report*)> work,
                             void (Impl::*on_report)(int index, const Report&)) {
   queries_[index].busy = true;
   jobs_.Start<Report>(
@@ -48,9 +48,9 @@ void Inventory::Impl::Query(int index, std::function<void(CurrentNvmlCall*, Repo
 void Inventory::Impl::Identify(int index) {
   Query<IdentityReport>(
       index,
-      [nvml = nvml_, index, root = DriverRoot(), sys = options_.sys_root](
-          CurrentNvmlCall* current_call, IdentityReport* report) {
-        IdentifyGpu(*nvml, index, SysRootOf(root, sys), current_call, report);
+      [nvml = nvml_, index, root = DriverRoot(), sys = options_.sys_root](NvmlCalls* calls,
+                                                                          IdentityReport* report) {
+        IdentifyGpu(*nvml, index, SysRootOf(root, sys), calls, report);
       },
       &Impl::OnIdentityReport);
 }
@@ -73,8 +73,8 @@ void Inventory::Impl::Poll(int index, const GpuTable::GpuRecord& record) {
   Query<PollReport>(
       index,
       [nvml = nvml_, handle = record.handle, memory = record.supports_memory_info,
-       fabric = record.supports_fabric_info](CurrentNvmlCall* current_call, PollReport* report) {
-        PollGpu(*nvml, handle, memory, fabric, current_call, report);
+       fabric = record.supports_fabric_info](NvmlCalls* calls, PollReport* report) {
+        PollGpu(*nvml, handle, memory, fabric, calls, report);
       },
       &Impl::OnPollReport);
 }
@@ -139,9 +139,7 @@ void Inventory::Impl::QueryLinks(int index) {
   jobs_.Start<LinkReport>(
       fmt::format("nvml-links{}", index), options_.call_deadline,
       [nvml = nvml_, handle = queried.handle, peers = std::move(peers)](
-          CurrentNvmlCall* current_call, LinkReport* report) {
-        ReadLinks(*nvml, handle, peers, current_call, report);
-      },
+          NvmlCalls* calls, LinkReport* report) { ReadLinks(*nvml, handle, peers, calls, report); },
       [store_report](LinkReport& report, JobRunner::AnswerState state) {
         if (state.current) store_report(std::move(report));
       },

@@ -36,10 +36,9 @@ class JobRunner {
   JobRunner(BlockingCaller* caller, InventoryStats* stats, std::function<void()> after_each)
       : caller_(caller), stats_(stats), after_each_(std::move(after_each)) {}
 
-  // `Report` has a member `NvmlErrors errors`. `work` runs on another thread and must own its data.
+  // `work` runs on another thread and must own its data.
   template <typename Report>
-  void Start(std::string name, Duration deadline,
-             std::function<void(CurrentNvmlCall*, Report*)> work,
+  void Start(std::string name, Duration deadline, std::function<void(NvmlCalls*, Report*)> work,
              std::function<void(Report&, AnswerState)> on_done,
              std::function<void(NvmlCall, AnswerState)> on_overdue);
 
@@ -69,11 +68,11 @@ class JobRunner {
 
 template <typename Report>
 void JobRunner::Start(std::string name, Duration deadline,
-                      std::function<void(CurrentNvmlCall*, Report*)> work,
+                      std::function<void(NvmlCalls*, Report*)> work,
                       std::function<void(Report&, AnswerState)> on_done,
                       std::function<void(NvmlCall, AnswerState)> on_overdue) {
   struct JobState {
-    CurrentNvmlCall current_call;
+    NvmlCalls calls;
     Report report;
     bool late = false;
   };
@@ -84,12 +83,12 @@ void JobRunner::Start(std::string name, Duration deadline,
   BlockingCaller::Job job;
   job.name = name;
   job.deadline = deadline;
-  job.work = [shared, work = std::move(work)] { work(&shared->current_call, &shared->report); };
+  job.work = [shared, work = std::move(work)] { work(&shared->calls, &shared->report); };
   job.on_finished = [weak, shared, session, on_done = std::move(on_done)] {
     JobRunner* const self = weak.get();
     if (self == nullptr) return;
     --(shared->late ? self->stats_->calls_stuck : self->in_flight_);
-    self->Count(shared->report.errors);
+    self->Count(shared->calls.errors());
     on_done(shared->report, {shared->late, session == self->session_});
     if (weak) self->after_each_();
   };
@@ -97,8 +96,8 @@ void JobRunner::Start(std::string name, Duration deadline,
     JobRunner* const self = weak.get();
     if (self == nullptr) return;
     shared->late = true;
-    self->CountHang(name, shared->current_call.call());
-    on_overdue(shared->current_call.call(), {true, session == self->session_});
+    self->CountHang(name, shared->calls.current());
+    on_overdue(shared->calls.current(), {true, session == self->session_});
     if (weak) self->after_each_();
   };
   caller_->Start(std::move(job));

@@ -14,11 +14,10 @@ constexpr int64_t kMaxNumaNode = 1 << 20;
 
 bool NoSuchIndex(Code code) { return code == Code::kInvalidArgument || code == Code::kNotFound; }
 
-Result<int> CountByHandles(TrackedNvml* tracked) {
+Result<int> CountByHandles(Nvml& nvml, NvmlCalls* calls) {
   int count = 0;
   for (; count < kMaxGpus; ++count) {
-    const auto handle = tracked->Call(NvmlCall::kHandleByIndex,
-                                      [&](Nvml& nvml) { return nvml.HandleByIndex(count); });
+    const auto handle = calls->Call(nvml, NvmlCall::kHandleByIndex, &Nvml::HandleByIndex, count);
     if (handle.ok()) continue;
     if (handle.status().code() == Code::kFailedPrecondition) return handle.status();
     if (NoSuchIndex(handle.status().code())) break;
@@ -36,59 +35,44 @@ void StoreAnswer(Result<T> answer, Field* field, Status* status) {
   }
 }
 
-Result<bool> ReadMig(TrackedNvml* tracked, NvmlDevice handle) {
-  return tracked->Call(NvmlCall::kMigMode, [&](Nvml& nvml) { return nvml.MigEnabled(handle); });
-}
-
-Result<std::optional<device::FabricClique>> ReadFabric(TrackedNvml* tracked, NvmlDevice handle) {
-  return tracked->Call(NvmlCall::kFabricInfo, [&](Nvml& nvml) { return nvml.Fabric(handle); });
-}
-
-void Describe(TrackedNvml* tracked, IdentityReport* report) {
+void Describe(Nvml& nvml, NvmlCalls* calls, IdentityReport* report) {
   const NvmlDevice handle = report->handle;
   device::Gpu& gpu = report->gpu;
-  StoreAnswer(tracked->Call(NvmlCall::kName, [&](Nvml& nvml) { return nvml.Name(handle); }),
-              &gpu.model, &report->status);
-  const auto memory =
-      tracked->Call(NvmlCall::kMemoryInfo, [&](Nvml& nvml) { return nvml.TotalMemory(handle); });
+  StoreAnswer(calls->Call(nvml, NvmlCall::kName, &Nvml::Name, handle), &gpu.model, &report->status);
+  const auto memory = calls->Call(nvml, NvmlCall::kMemoryInfo, &Nvml::TotalMemory, handle);
   report->supports_memory_info = memory.status().code() != Code::kUnimplemented;
   StoreAnswer(memory, &gpu.memory, &report->status);
-  StoreAnswer(tracked->Call(NvmlCall::kComputeCapability,
-                            [&](Nvml& nvml) { return nvml.Capability(handle); }),
+  StoreAnswer(calls->Call(nvml, NvmlCall::kComputeCapability, &Nvml::Capability, handle),
               &gpu.compute_capability, &report->status);
-  const Result<bool> mig = ReadMig(tracked, handle);
+  const auto mig = calls->Call(nvml, NvmlCall::kMigMode, &Nvml::MigEnabled, handle);
   gpu.mig_capable = mig.ok();
   // MIG counts as off if the GPU does not support MIG or if only this query fails.
   report->mig = mig.value_or(false);
-  const auto fabric = ReadFabric(tracked, handle);
+  const auto fabric = calls->Call(nvml, NvmlCall::kFabricInfo, &Nvml::Fabric, handle);
   report->supports_fabric_info = fabric.ok();
   gpu.fabric = fabric.value_or(std::nullopt);
 }
 
 }  // namespace
 
-void OpenSession(const std::string& proc_root, CurrentNvmlCall* current_call,
-                 SessionReport* report) {
-  TrackedNvml tracked{*report->nvml, *current_call, report->errors};
-  report->status = tracked.Call(NvmlCall::kInit, [](Nvml& nvml) { return nvml.Init(); });
+void OpenSession(const std::string& proc_root, NvmlCalls* calls, SessionReport* report) {
+  Nvml& nvml = *report->nvml;
+  report->status = calls->Call(nvml, NvmlCall::kInit, &Nvml::Init);
   if (!report->status.ok()) return;
-  const auto version =
-      tracked.Call(NvmlCall::kDriverVersion, [](Nvml& nvml) { return nvml.DriverVersion(); });
+  const auto version = calls->Call(nvml, NvmlCall::kDriverVersion, &Nvml::DriverVersion);
   if (!version.ok()) report->notes.push_back(version.status().message());
   report->driver_version = version.value_or("");
-  const auto cuda =
-      tracked.Call(NvmlCall::kCudaVersion, [](Nvml& nvml) { return nvml.CudaVersion(); });
+  const auto cuda = calls->Call(nvml, NvmlCall::kCudaVersion, &Nvml::CudaVersion);
   if (!cuda.ok()) report->notes.push_back(cuda.status().message());
   report->cuda_version = cuda.value_or(0);
-  Result<int> count =
-      tracked.Call(NvmlCall::kDeviceCount, [](Nvml& nvml) { return nvml.DeviceCount(); });
+  Result<int> count = calls->Call(nvml, NvmlCall::kDeviceCount, &Nvml::DeviceCount);
   if (!count.ok() && count.status().code() != Code::kFailedPrecondition) {
     report->notes.push_back(count.status().message());
-    count = CountByHandles(&tracked);
+    count = CountByHandles(nvml, calls);
   }
   report->status = count.status();
   if (!count.ok()) {
-    (void)tracked.Call(NvmlCall::kShutdown, [](Nvml& nvml) { return nvml.Shutdown(); });
+    (void)calls->Call(nvml, NvmlCall::kShutdown, &Nvml::Shutdown);
     return;
   }
   report->count = *count;
@@ -105,75 +89,65 @@ std::optional<int> ReadNumaNode(const std::string& sys_root, const std::string& 
   return static_cast<int>(*node);
 }
 
-void IdentifyGpu(Nvml& nvml, int index, const std::string& sys_root, CurrentNvmlCall* current_call,
+void IdentifyGpu(Nvml& nvml, int index, const std::string& sys_root, NvmlCalls* calls,
                  IdentityReport* report) {
-  TrackedNvml tracked{nvml, *current_call, report->errors};
   device::Gpu& gpu = report->gpu;
   gpu.index = index;
-  const auto handle =
-      tracked.Call(NvmlCall::kHandleByIndex, [&](Nvml& n) { return n.HandleByIndex(index); });
+  const auto handle = calls->Call(nvml, NvmlCall::kHandleByIndex, &Nvml::HandleByIndex, index);
   report->status = handle.status();
   if (!handle.ok()) return;
   report->handle = *handle;
-  const auto uuid = tracked.Call(NvmlCall::kUuid, [&](Nvml& n) { return n.Uuid(report->handle); });
+  const auto uuid = calls->Call(nvml, NvmlCall::kUuid, &Nvml::Uuid, report->handle);
   report->status = uuid.status();
   report->identified = uuid.ok() && !uuid->empty();
   gpu.uuid = uuid.value_or("");
-  const auto minor =
-      tracked.Call(NvmlCall::kMinorNumber, [&](Nvml& n) { return n.MinorNumber(report->handle); });
+  const auto minor = calls->Call(nvml, NvmlCall::kMinorNumber, &Nvml::MinorNumber, report->handle);
   if (minor.ok()) gpu.minor = *minor;
   // Without a minor number there is no /dev/nvidiaN to give to containers.
   if (report->status.ok()) report->status = minor.status();
-  StoreAnswer(tracked.Call(NvmlCall::kPciInfo, [&](Nvml& n) { return n.PciBusId(report->handle); }),
+  StoreAnswer(calls->Call(nvml, NvmlCall::kPciInfo, &Nvml::PciBusId, report->handle),
               &gpu.pci_bus_id, &report->status);
   if (!gpu.pci_bus_id.empty()) gpu.numa_node = ReadNumaNode(sys_root, gpu.pci_bus_id);
-  Describe(&tracked, report);
+  Describe(nvml, calls, report);
 }
 
-void PollGpu(Nvml& nvml, NvmlDevice handle, bool poll_memory, bool poll_fabric,
-             CurrentNvmlCall* current_call, PollReport* report) {
-  TrackedNvml tracked{nvml, *current_call, report->errors};
-  if (poll_memory) {
-    report->status = tracked.Call(NvmlCall::kMemoryInfo,
-                                  [&](Nvml& n) { return n.TotalMemory(handle).status(); });
-  } else {
-    report->status =
-        tracked.Call(NvmlCall::kUuid, [&](Nvml& n) { return n.Uuid(handle).status(); });
-  }
+void PollGpu(Nvml& nvml, NvmlDevice handle, bool poll_memory, bool poll_fabric, NvmlCalls* calls,
+             PollReport* report) {
+  report->status =
+      poll_memory ? calls->Call(nvml, NvmlCall::kMemoryInfo, &Nvml::TotalMemory, handle).status()
+                  : calls->Call(nvml, NvmlCall::kUuid, &Nvml::Uuid, handle).status();
   if (!report->status.ok()) return;
   // Assumes no requested action if the driver does not support this field or if only this query
   // fails.
-  const auto recovery =
-      tracked.Call(NvmlCall::kRecoveryAction, [&](Nvml& n) { return n.Recovery(handle); });
+  const auto recovery = calls->Call(nvml, NvmlCall::kRecoveryAction, &Nvml::Recovery, handle);
   report->supports_recovery = recovery.ok();
   report->recovery = recovery.value_or(RecoveryAction::kNone);
-  report->mig = ReadMig(&tracked, handle).value_or(false);
+  report->mig = calls->Call(nvml, NvmlCall::kMigMode, &Nvml::MigEnabled, handle).value_or(false);
   if (!poll_fabric) return;
-  const auto clique = ReadFabric(&tracked, handle);
+  const auto clique = calls->Call(nvml, NvmlCall::kFabricInfo, &Nvml::Fabric, handle);
   report->has_fabric_answer = clique.ok();
   report->fabric = clique.value_or(std::nullopt);
 }
 
 namespace {
 
-void ReadNvLinks(TrackedNvml* tracked, NvmlDevice handle, LinkReport* report) {
+void ReadNvLinks(Nvml& nvml, NvmlDevice handle, NvmlCalls* calls, LinkReport* report) {
   const auto fail = [&](const Status& status) {
     if (report->problem.empty()) report->problem = status.message();
   };
   for (int link = 0; link < device::kMaxNvLinks; ++link) {
     // An invalid link number ends the list and is not counted as an error.
-    tracked->current_call.Enter(NvmlCall::kNvLinkState);
-    const Result<bool> active = tracked->nvml.NvLinkActive(handle, link);
+    calls->Enter(NvmlCall::kNvLinkState);
+    const Result<bool> active = nvml.NvLinkActive(handle, link);
     const Code code = active.status().code();
     if (code == Code::kUnimplemented || NoSuchIndex(code)) return;
     if (!active.ok()) {
-      tracked->errors.emplace_back(NvmlCall::kNvLinkState, NvmlErrorName(active.status()));
+      calls->AddError(NvmlCall::kNvLinkState, active.status());
       return fail(active.status());
     }
     if (!*active) continue;
-    const auto peer = tracked->Call(NvmlCall::kNvLinkRemoteType, [&](Nvml& nvml) {
-      return nvml.NvLinkRemoteType(handle, link);
-    });
+    const auto peer =
+        calls->Call(nvml, NvmlCall::kNvLinkRemoteType, &Nvml::NvLinkRemoteType, handle, link);
     if (peer.ok() && *peer == NvLinkRemoteKind::kSwitch) {
       ++report->switch_links;
       continue;
@@ -181,9 +155,8 @@ void ReadNvLinks(TrackedNvml* tracked, NvmlDevice handle, LinkReport* report) {
     if (peer.ok() && *peer == NvLinkRemoteKind::kOther) continue;
     // Drivers older than NVSwitch do not support this query; only the address is used.
     if (!peer.ok() && peer.status().code() != Code::kUnimplemented) fail(peer.status());
-    const auto address = tracked->Call(NvmlCall::kNvLinkRemotePciInfo, [&](Nvml& nvml) {
-      return nvml.NvLinkRemoteBusId(handle, link);
-    });
+    const auto address =
+        calls->Call(nvml, NvmlCall::kNvLinkRemotePciInfo, &Nvml::NvLinkRemoteBusId, handle, link);
     if (address.ok()) {
       ++report->nvlinks[*address];
     } else {
@@ -194,19 +167,18 @@ void ReadNvLinks(TrackedNvml* tracked, NvmlDevice handle, LinkReport* report) {
 
 }  // namespace
 
-void ReadLinks(Nvml& nvml, NvmlDevice handle, const std::vector<PeerGpu>& peers,
-               CurrentNvmlCall* current_call, LinkReport* report) {
-  TrackedNvml tracked{nvml, *current_call, report->errors};
+void ReadLinks(Nvml& nvml, NvmlDevice handle, const std::vector<PeerGpu>& peers, NvmlCalls* calls,
+               LinkReport* report) {
   for (const PeerGpu& peer : peers) {
-    const auto level = tracked.Call(NvmlCall::kCommonAncestor,
-                                    [&](Nvml& n) { return n.CommonAncestor(handle, peer.handle); });
+    const auto level =
+        calls->Call(nvml, NvmlCall::kCommonAncestor, &Nvml::CommonAncestor, handle, peer.handle);
     if (level.ok()) {
       report->levels[peer.uuid] = *level;
     } else if (report->problem.empty()) {
       report->problem = level.status().message();
     }
   }
-  ReadNvLinks(&tracked, handle, report);
+  ReadNvLinks(nvml, handle, calls, report);
 }
 
 }  // namespace tessera::gpu

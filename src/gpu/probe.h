@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The queries to NVML, each a blocking function that fills a report. They run on another thread and
-// share only a CurrentNvmlCall with the inventory. Included only in src/gpu.
+// share only an NvmlCalls with the inventory. Included only in src/gpu.
 #pragma once
 
 #include <atomic>
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,35 +18,29 @@
 
 namespace tessera::gpu {
 
-// The NVML call that a thread is in, so that another thread can name a hanging call.
-class CurrentNvmlCall {
- public:
-  void Enter(NvmlCall call) { call_ = call; }
-  NvmlCall call() const { return call_; }
-
- private:
-  std::atomic<NvmlCall> call_{NvmlCall::kInit};
-};
-
 // Failed calls with NvmlErrorName, for the statistics. Unsupported calls are left out.
 using NvmlErrors = std::vector<std::pair<NvmlCall, std::string_view>>;
 
-// Calls NVML, records the current call and collects errors.
-struct TrackedNvml {
-  Nvml& nvml;
-  CurrentNvmlCall& current_call;
-  NvmlErrors& errors;
+// The NVML calls of one job: the call that its thread is in, so that another thread can name a
+// hanging call, and the errors, which are read after the job.
+class NvmlCalls {
+ public:
+  void Enter(NvmlCall call) { current_ = call; }
+  NvmlCall current() const { return current_; }
 
-  template <typename Query>
-  auto Call(NvmlCall call, const Query& query) {
-    current_call.Enter(call);
-    auto answer = query(nvml);
+  // Calls `method` of `nvml`.
+  template <typename Method, typename... Args>
+  auto Call(Nvml& nvml, NvmlCall call, Method method, Args... args) {
+    Enter(call);
+    auto answer = (nvml.*method)(args...);
     const Status& status = StatusOf(answer);
-    if (!status.ok() && status.code() != Code::kUnimplemented) {
-      errors.emplace_back(call, NvmlErrorName(status));
-    }
+    if (!status.ok() && status.code() != Code::kUnimplemented) AddError(call, status);
     return answer;
   }
+  void AddError(NvmlCall call, const Status& status) {
+    errors_.emplace_back(call, NvmlErrorName(status));
+  }
+  const NvmlErrors& errors() const { return errors_; }
 
  private:
   static const Status& StatusOf(const Status& status) { return status; }
@@ -53,6 +48,9 @@ struct TrackedNvml {
   static const Status& StatusOf(const Result<T>& result) {
     return result.status();
   }
+
+  std::atomic<NvmlCall> current_{NvmlCall::kInit};
+  NvmlErrors errors_;
 };
 
 // A library that was loaded and initialized, or the error.
@@ -65,12 +63,10 @@ struct SessionReport {
   int count = 0;
   std::vector<oci::ProcGpu> proc_gpus;  // with valid UUIDs
   std::vector<std::string> notes;
-  NvmlErrors errors;
 };
 // Calls Init and reads the versions and the number of GPUs through `report->nvml`. If NVML cannot
 // count the GPUs, counts the indices that have a handle.
-void OpenSession(const std::string& proc_root, CurrentNvmlCall* current_call,
-                 SessionReport* report);
+void OpenSession(const std::string& proc_root, NvmlCalls* calls, SessionReport* report);
 
 // `sys_root`/bus/pci/devices/<bus id>/numa_node; nothing if it is negative or missing. Blocks.
 std::optional<int> ReadNumaNode(const std::string& sys_root, const std::string& pci_bus_id);
@@ -84,9 +80,8 @@ struct IdentityReport {
   bool supports_fabric_info = false;  // the GPU supports Fabric
   bool mig = false;                   // MIG mode is on
   device::Gpu gpu;
-  NvmlErrors errors;
 };
-void IdentifyGpu(Nvml& nvml, int index, const std::string& sys_root, CurrentNvmlCall* current_call,
+void IdentifyGpu(Nvml& nvml, int index, const std::string& sys_root, NvmlCalls* calls,
                  IdentityReport* report);
 
 // Whether the GPU still works.
@@ -97,11 +92,10 @@ struct PollReport {
   bool mig = false;                // MIG mode is on
   bool has_fabric_answer = false;  // `fabric` is set from the driver's answer
   std::optional<device::FabricClique> fabric;
-  NvmlErrors errors;
 };
 // `poll_memory`, `poll_fabric`: whether the GPU supports these queries.
-void PollGpu(Nvml& nvml, NvmlDevice handle, bool poll_memory, bool poll_fabric,
-             CurrentNvmlCall* current_call, PollReport* report);
+void PollGpu(Nvml& nvml, NvmlDevice handle, bool poll_memory, bool poll_fabric, NvmlCalls* calls,
+             PollReport* report);
 
 // The links that one GPU reports.
 struct LinkReport {
@@ -109,13 +103,12 @@ struct LinkReport {
   int switch_links = 0;                             // into NVSwitch
   std::map<std::string, device::PcieLevel> levels;  // by UUID of the other GPU
   std::string problem;                              // the first query that failed
-  NvmlErrors errors;
 };
 struct PeerGpu {
   std::string uuid;
   NvmlDevice handle;
 };
-void ReadLinks(Nvml& nvml, NvmlDevice handle, const std::vector<PeerGpu>& peers,
-               CurrentNvmlCall* current_call, LinkReport* report);
+void ReadLinks(Nvml& nvml, NvmlDevice handle, const std::vector<PeerGpu>& peers, NvmlCalls* calls,
+               LinkReport* report);
 
 }  // namespace tessera::gpu

@@ -13,15 +13,9 @@ constexpr int kMaxAbandonedCalls = 3;
 
 struct SetReport {
   Result<NvmlEventSet> set = Status(Code::kInternal, "not called");
-  NvmlErrors errors;
-};
-struct RegisterReport {
-  Status status;
-  NvmlErrors errors;
 };
 struct WaitReport {
   Result<XidEvent> event = Status(Code::kInternal, "not called");
-  NvmlErrors errors;
 };
 
 }  // namespace
@@ -63,10 +57,8 @@ void XidListener::CreateSet() {
   busy_ = true;
   jobs_->Start<SetReport>(
       kThreadName, options_.call_deadline,
-      [nvml = nvml_](CurrentNvmlCall* current_call, SetReport* report) {
-        TrackedNvml tracked{*nvml, *current_call, report->errors};
-        report->set =
-            tracked.Call(NvmlCall::kEventSetCreate, [](Nvml& n) { return n.EventSetCreate(); });
+      [nvml = nvml_](NvmlCalls* calls, SetReport* report) {
+        report->set = calls->Call(*nvml, NvmlCall::kEventSetCreate, &Nvml::EventSetCreate);
       },
       [this, weak = weak_.Get()](SetReport& report, JobRunner::AnswerState state) {
         if (!weak) return;
@@ -98,15 +90,13 @@ void XidListener::RegisterNext() {
   busy_ = true;
   const NvmlDevice device = pending_devices_.back();
   pending_devices_.pop_back();
-  jobs_->Start<RegisterReport>(
+  jobs_->Start<Status>(
       kThreadName, options_.call_deadline,
-      [nvml = nvml_, set = event_set_, device](CurrentNvmlCall* current_call,
-                                               RegisterReport* report) {
-        TrackedNvml tracked{*nvml, *current_call, report->errors};
-        report->status = tracked.Call(NvmlCall::kRegisterEvents,
-                                      [&](Nvml& n) { return n.RegisterXidEvents(device, set); });
+      [nvml = nvml_, set = event_set_, device](NvmlCalls* calls, Status* status) {
+        *status =
+            calls->Call(*nvml, NvmlCall::kRegisterEvents, &Nvml::RegisterXidEvents, device, set);
       },
-      [this, weak = weak_.Get(), device](RegisterReport& report, JobRunner::AnswerState state) {
+      [this, weak = weak_.Get(), device](const Status& status, JobRunner::AnswerState state) {
         if (!weak) return;
         // Registers the GPU with the new set, because the old set was abandoned.
         if (state.late) {
@@ -114,8 +104,8 @@ void XidListener::RegisterNext() {
           return Watch(device);
         }
         busy_ = false;
-        if (report.status.ok()) registered_devices_.push_back(device);
-        hooks_.on_watched(device, report.status);
+        if (status.ok()) registered_devices_.push_back(device);
+        hooks_.on_watched(device, status);
         Continue();
       },
       [this, weak = weak_.Get(), device](NvmlCall call, JobRunner::AnswerState) {
@@ -131,14 +121,14 @@ void XidListener::Wait() {
   const MonotonicTime start = runner_->clock().Now();
   jobs_->Start<WaitReport>(
       kThreadName, options_.event_wait + options_.call_deadline,
-      [nvml = nvml_, set = event_set_, wait = options_.event_wait](CurrentNvmlCall* current_call,
+      [nvml = nvml_, set = event_set_, wait = options_.event_wait](NvmlCalls* calls,
                                                                    WaitReport* report) {
-        current_call->Enter(NvmlCall::kEventSetWait);
+        calls->Enter(NvmlCall::kEventSetWait);
         report->event = nvml->WaitForXid(set, wait);
         const Code code = report->event.status().code();
         // A timeout is not an error.
         if (code == Code::kOk || code == Code::kDeadlineExceeded) return;
-        report->errors.emplace_back(NvmlCall::kEventSetWait, NvmlErrorName(report->event.status()));
+        calls->AddError(NvmlCall::kEventSetWait, report->event.status());
       },
       [this, weak = weak_.Get(), start](WaitReport& report, JobRunner::AnswerState state) {
         if (!weak) return;
