@@ -9,13 +9,13 @@
 #include <future>
 #include <utility>
 
-#include "src/agent/compat/take_over.h"
 #include "src/agent/exporter/xid_events.h"
 #include "src/agent/grants/allocation_grants.h"
 #include "src/agent/grants/grant_server.h"
 #include "src/agent/grants/grant_spans.h"
 #include "src/agent/grants/start_checks.h"
 #include "src/agent/grants/start_waits.h"
+#include "src/agent/grants/take_over.h"
 #include "src/agent/kubelet/kubelet_client.h"
 #include "src/agent/limits/compute_members.h"
 #include "src/agent/limits/share_history.h"
@@ -38,9 +38,9 @@ WallTime FirstStart(const std::string& state_dir) {
 }
 
 GrantOptions ServiceOptions(const GrantsThreadOptions& options, PodProcesses* processes,
-                            OtherPluginGrants* other_plugin_grants) {
+                            PluginTakeover* take_over) {
   GrantOptions service = options.service;
-  service.other_plugin_grants = other_plugin_grants;
+  service.take_over = take_over;
   service.agent_installed_at = FirstStart(options.state_dir);
   if (options.nvml != nullptr) service.release.processes = processes;
   return service;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "api/names.h"
-#include "src/agent/compat/take_over.h"
+#include "src/agent/grants/take_over.h"
 #include "src/base/file.h"
 #include "src/base/version.h"
 

@@ -167,7 +167,7 @@ void Agent::StartProcess() {
                                                                         on_withheld_(withheld);
                                                                       });
                                                        }},
-                                       .other_plugin_grants = &*take_over_},
+                                       .take_over = &*take_over_},
                    &devices_, &signer_, &*ledger_, &kubelet_, &*pods_,
                    [this](std::shared_ptr<const agent::NodeUse> use) {
                      world_.After(1ms, process_, [this, use] { on_offers_(use); });

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "src/agent/compat/take_over.h"
 #include "src/agent/grants/grant_ledger.h"
 #include "src/agent/grants/grant_service.h"
 #include "src/agent/grants/offers.h"
+#include "src/agent/grants/take_over.h"
 #include "src/agent/kubelet/kubelet.h"
 #include "src/agent/kubelet/plugin_answers.h"
 #include "src/agent/pods/remembered_pods.h"

@@ -12,8 +12,7 @@
 namespace tessera::agent {
 namespace {
 
-// An entry without claims is from another device plugin (other_plugin_grants.h), and counts for all
-// resources.
+// An entry without claims is from another device plugin (take_over.h), and counts for all resources.
 bool HasClaim(const GrantLedger::Entry* entry, const std::string& resource) {
   return entry != nullptr &&
          (entry->claims.empty() ||

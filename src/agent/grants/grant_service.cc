@@ -207,7 +207,7 @@ void GrantService::OnPod(const Uid& uid) {
   const bool is_gone = found == pods_->pods().end();
   if (is_gone) {
     occupancy_.Forget(uid);
-    if (options_.other_plugin_grants != nullptr) options_.other_plugin_grants->Forget(uid);
+    if (options_.take_over != nullptr) options_.take_over->Forget(uid);
     limit_changes_.Forget(uid);
   } else {
     occupancy_.OnPodAdded(uid);
@@ -240,9 +240,9 @@ void GrantService::OnPodsSynced() {
 
 void GrantService::AddOtherPluginGrants(const std::shared_ptr<const PodInfo>& pod) {
   const auto set = devices_->Get();
-  if (set == nullptr || options_.other_plugin_grants == nullptr) return;
-  if (!options_.other_plugin_grants->AddEntries(*pod, occupancy_.AnnotatedAssignmentOf(pod, set),
-                                                *set, dialects_, runner_->clock().WallNow())) {
+  if (set == nullptr || options_.take_over == nullptr) return;
+  if (!options_.take_over->AddEntries(*pod, occupancy_.AnnotatedAssignmentOf(pod, set), *set,
+                                      dialects_, runner_->clock().WallNow())) {
     return;
   }
   ended_pods_.SchedulePrune();

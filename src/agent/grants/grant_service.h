@@ -5,9 +5,8 @@
 // the GPUs itself, it then writes them to the pod's annotations, so that the scheduler sees them.
 // The transport is in grant_server.h, the record in grant_ledger.h.
 //
-// Without a token a container gets only GPUs that another device plugin gave it
-// (other_plugin_grants.h). An entry of another pod is no conflict once that pod is gone
-// (ended_pods.h).
+// Without a token a container gets only GPUs that another device plugin gave it (take_over.h). An
+// entry of another pod is no conflict once that pod is gone (ended_pods.h).
 //
 // Threads: `runner`'s. Writing the journal may block it, so the health checks of GPUs and the
 // registration with the kubelet use another runner. Nothing here waits for NVML or the API server.
@@ -27,7 +26,7 @@
 #include "src/agent/grants/limit_changes.h"
 #include "src/agent/grants/node_occupancy.h"
 #include "src/agent/grants/offers.h"
-#include "src/agent/grants/other_plugin_grants.h"
+#include "src/agent/grants/take_over.h"
 #include "src/agent/grants/unredeemed.h"
 #include "src/agent/kubelet/admission_order.h"
 #include "src/agent/kubelet/device_set.h"
@@ -54,7 +53,7 @@ struct GrantOptions {
   std::function<void(const std::vector<std::string>&)> on_unredeemed;
   WallTime agent_installed_at{};
   // Each of the following pointers may be null.
-  OtherPluginGrants* other_plugin_grants = nullptr;
+  PluginTakeover* take_over = nullptr;
   AdmissionOrder* admission_order = nullptr;
   GrantMetrics* metrics = nullptr;
 };

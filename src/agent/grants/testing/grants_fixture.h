@@ -84,15 +84,15 @@ class GrantsFixture : public ::testing::Test {
                                   .limits_fail_open = limits_fail_open_,
                                   .release = release_,
                                   .on_unredeemed = on_unredeemed_,
-                                  .other_plugin_grants = MakeOtherPluginGrants(),
+                                  .take_over = MakeTakeover(),
                                   .metrics = &metrics_},
                      &devices_, &signer_, &*ledger_, &kubelet_, with_api_server ? &pods_ : nullptr,
                      [this](std::shared_ptr<const NodeUse> use) { use_ = std::move(use); });
     runner_.RunUntilIdle();
   }
 
-  // Returns the service's OtherPluginGrants over `ledger_`, which lives until the next call.
-  virtual OtherPluginGrants* MakeOtherPluginGrants() { return nullptr; }
+  // Returns the service's PluginTakeover over `ledger_`, which lives until the next call.
+  virtual PluginTakeover* MakeTakeover() { return nullptr; }
 
   grant::Token Token(const std::string& resource, int units) {
     std::vector<std::string> ids;

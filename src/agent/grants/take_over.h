@@ -11,28 +11,37 @@
 // cannot be taken over, the annotations of its pod are used instead. Only the first error of each
 // pod is logged.
 //
-// Threads: one.
+// Threads: the grants' thread.
 #pragma once
 
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "src/agent/grants/assignments.h"
+#include "src/agent/grants/grant_description.h"
 #include "src/agent/grants/grant_ledger.h"
-#include "src/agent/grants/other_plugin_grants.h"
+#include "src/agent/kubelet/device_set.h"
+#include "src/agent/pods/pods.h"
+#include "src/base/clock.h"
 #include "src/base/uid.h"
 #include "src/device/dialects/plugin_checkpoints.h"
 
 namespace tessera::agent {
 
-class PluginTakeover final : public OtherPluginGrants {
+class PluginTakeover {
  public:
   // `ledger` must outlive the object.
   PluginTakeover(device::AllocatedMinors minors, GrantLedger* ledger)
       : minors_(std::move(minors)), ledger_(ledger) {}
 
+  // Adds entries for the pod's running containers that have none. `annotated`: the pod's assignment
+  // by annotations. Returns whether the ledger has new entries.
   bool AddEntries(const PodInfo& pod, const Assignments::AnnotatedAssignment& annotated,
-                  const DeviceSet& set, const DialectSettings& settings, WallTime now) override;
-  void Forget(const Uid& uid) override { pods_with_logged_error_.erase(uid); }
+                  const DeviceSet& set, const DialectSettings& settings, WallTime now);
+  // Call when the pod is deleted.
+  void Forget(const Uid& uid) { pods_with_logged_error_.erase(uid); }
 
  private:
   std::vector<device::DeviceShare> HeldBy(const PodInfo& pod,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/compat/take_over.h"
+#include "src/agent/grants/take_over.h"
 
 #include <utility>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/compat/take_over.h"
+#include "src/agent/grants/take_over.h"
 
 #include "src/agent/grants/holdings.h"
 #include "src/agent/grants/testing/allocation_fixture.h"
@@ -45,7 +45,7 @@ PodInfo GpuManagerPod(const std::string& name, const std::string& cores, const s
 
 class TakeOverTest : public GrantsFixture {
  protected:
-  OtherPluginGrants* MakeOtherPluginGrants() override {
+  PluginTakeover* MakeTakeover() override {
     take_over_.emplace(checkpoint_minors_, &*ledger_);
     return &*take_over_;
   }
@@ -257,7 +257,7 @@ class TakeOverAtAllocateTest : public AllocationFixture {
     RestartAll();
     pods_.Sync();
   }
-  OtherPluginGrants* MakeOtherPluginGrants() override {
+  PluginTakeover* MakeTakeover() override {
     take_over_.emplace(device::AllocatedMinors(), &*ledger_);
     return &*take_over_;
   }
