@@ -180,7 +180,7 @@ driver::UpgradeStep DriverController::Upgrade(const driver::FleetView::PoolView&
   const WallTime now = client_.runner().clock().WallNow();
   const auto pods_known = [&](const std::string& node) { return reader_.PodsOf(node) != nullptr; };
   plans_.Update(pool, fleet, pods_known, now);
-  driver::UpgradeStep step = driver::NextUpgradeStep(pool.settings->policy.policy, fleet, now);
+  driver::UpgradeStep step = driver::NextUpgradeStep(pool.settings->policy, fleet, now);
   std::map<std::string_view, const UpgradeNode*> by_name;
   for (const UpgradeNode& node : fleet) by_name[node.name] = &node;
   for (const UpgradeAction& action : step.actions) {

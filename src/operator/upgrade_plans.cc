@@ -25,7 +25,7 @@ bool NeedsUpgrade(const UpgradeNode& node) {
 
 std::string PlanTextOf(const driver::FleetView::PoolView& pool, std::vector<UpgradeNode> planned,
                        size_t pool_size, size_t omitted, WallTime now) {
-  driver::UpgradePolicy policy = pool.settings->policy.policy;
+  driver::UpgradePolicy policy = pool.settings->policy;
   std::string text;
   if (!policy.auto_upgrade) {
     text = fmt::format("upgrades are not automatic: annotate a node with {}=true to upgrade it\n",

@@ -23,7 +23,7 @@
 #include "src/components/driver_daemonset.h"
 #include "src/components/settings.h"
 #include "src/formats/json.h"
-#include "src/operator/driver/policy.h"
+#include "src/operator/driver/upgrade.h"
 
 namespace tessera::driver {
 
@@ -32,7 +32,7 @@ struct FleetPool {
   StringMap selector;  // empty: all nodes that are in no earlier pool
   bool enabled = false;
   components::DriverSpec spec;
-  PolicySettings policy;
+  UpgradePolicy policy;
 };
 
 // The pools of the settings, in the order in which nodes are assigned; the general pool is the

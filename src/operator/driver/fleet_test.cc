@@ -310,15 +310,15 @@ TEST(PolicyTest, KeysAreThoseOfNvidiasChart) {
           "gpuPodDeletion":{"timeoutSeconds":9,"deleteEmptyDir":true},
           "drain":{"enable":true,"force":true,"timeoutSeconds":8}})"));
   ASSERT_TRUE(read.ok()) << read.status().ToString();
-  const UpgradePolicy& policy = read->policy;
+  const UpgradePolicy& policy = *read;
   EXPECT_FALSE(policy.auto_upgrade || policy.rollback);
   EXPECT_EQ(policy.max_parallel, 0);
   EXPECT_EQ(policy.max_unavailable, "2");
-  EXPECT_TRUE(policy.wait_for_jobs && policy.drain && policy.force && policy.delete_empty_dir);
+  EXPECT_TRUE(policy.drain && policy.force && policy.delete_empty_dir);
   EXPECT_EQ(policy.pod_deletion_timeout, 9s);
   EXPECT_EQ(policy.drain_timeout, 8s);
-  EXPECT_EQ(read->wait_for.at("c"), "d");
-  EXPECT_EQ(ReadPolicy(Json::MakeObject())->policy.max_unavailable, "25%");
+  EXPECT_EQ(policy.wait_for.at("c"), "d");
+  EXPECT_EQ(ReadPolicy(Json::MakeObject())->max_unavailable, "25%");
 }
 
 }  // namespace

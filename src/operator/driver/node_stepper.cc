@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "api/names.h"
@@ -18,10 +17,7 @@ std::string Seconds(WallTime time) {
 }
 
 std::optional<WallTime> TimeAt(const UpgradeNode& node, std::string_view annotation) {
-  const std::string text = ValueAt(node.annotations, annotation);
-  int64_t seconds = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (error != std::errc() || end != text.data() + text.size() || text.empty()) return {};
+  const int64_t seconds = ParseInt(ValueAt(node.annotations, annotation)).value_or(-1);
   // Later times overflow a count of nanoseconds.
   if (seconds < 0 || seconds > 9'000'000'000) return {};
   return WallTime(std::chrono::seconds(seconds));
@@ -118,7 +114,7 @@ void NodeStepper::Fail(const std::string& why, UpgradeAction* action) const {
 UpgradeState NodeStepper::StateAfter(UpgradeState state) const {
   switch (state) {
     case UpgradeState::kCordonRequired:
-      if (policy_.wait_for_jobs) return UpgradeState::kWaitForJobsRequired;
+      if (!policy_.wait_for.empty()) return UpgradeState::kWaitForJobsRequired;
       [[fallthrough]];
     case UpgradeState::kWaitForJobsRequired:
       if (policy_.delete_gpu_pods) return UpgradeState::kPodDeletionRequired;

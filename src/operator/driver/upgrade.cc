@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <limits>
 #include <utility>
 
@@ -135,40 +134,6 @@ std::optional<UpgradeState> UpgradeStateFromName(std::string_view name) {
 
 std::optional<UpgradeState> StateOfNode(const UpgradeNode& node) {
   return UpgradeStateFromName(ValueAt(node.labels, names::kLabelUpgradeState));
-}
-
-Status CheckPolicy(const UpgradePolicy& policy) {
-  std::string_view text = policy.max_unavailable;
-  const bool percent = text.ends_with('%');
-  if (percent) text.remove_suffix(1);
-  int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || text.empty() || number < 0 ||
-      (percent && number > 100)) {
-    return Error(Code::kInvalidArgument,
-                 "upgradePolicy.maxUnavailable: invalid \"{}\": want a number, or 0% to 100%",
-                 policy.max_unavailable);
-  }
-  if (policy.max_parallel < 0) {
-    return Error(Code::kInvalidArgument,
-                 "upgradePolicy.maxParallelUpgrades: invalid {}: want 0 (no limit) or more",
-                 policy.max_parallel);
-  }
-  if (policy.canaries < 0) {
-    return Error(Code::kInvalidArgument, "upgradePolicy.canaries: invalid {}: want 0 or more",
-                 policy.canaries);
-  }
-  return Status::Ok();
-}
-
-int MaxUnavailable(const UpgradePolicy& policy, int total) {
-  std::string_view text = policy.max_unavailable;
-  const bool percent = text.ends_with('%');
-  if (percent) text.remove_suffix(1);
-  int number = 0;
-  std::from_chars(text.data(), text.data() + text.size(), number);
-  if (percent) number = static_cast<int>((static_cast<int64_t>(total) * number + 99) / 100);
-  return std::max(1, number);
 }
 
 UpgradeStep NextUpgradeStep(const UpgradePolicy& policy, const std::vector<UpgradeNode>& nodes,

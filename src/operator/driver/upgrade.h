@@ -41,6 +41,7 @@
 #include "src/base/clock.h"
 #include "src/base/status.h"
 #include "src/base/strings.h"
+#include "src/formats/json.h"
 
 namespace tessera::driver {
 
@@ -74,7 +75,7 @@ struct UpgradePolicy {
   // a canary failed or was rolled back.
   int canaries = 0;
 
-  bool wait_for_jobs = false;     // wait for the pods of PolicySettings::wait_for
+  StringMap wait_for;             // labels of the pods to wait for; empty: wait for no pod
   Duration wait_timeout{};        // 0: no limit
   bool delete_gpu_pods = true;    // evict pods with GPUs
   bool force = false;             // delete pods that no controller replaces
@@ -98,7 +99,7 @@ struct UpgradePod {
   bool is_daemon = false;   // of a DaemonSet, or static: comes back at once, so it stays
   bool controlled = false;  // another controller replaces it
   bool has_empty_dir = false;
-  bool waited_for = false;   // selected by PolicySettings::wait_for
+  bool waited_for = false;   // selected by UpgradePolicy::wait_for
   bool skips_drain = false;  // label nvidia.com/gpu-driver-upgrade-drain.skip=true
 };
 
@@ -170,6 +171,9 @@ struct UpgradeStep {
   std::string blocked;
 };
 
+// Reads driver.upgradePolicy of the settings, a section that the schema has accepted, with the keys
+// of NVIDIA's chart. INVALID_ARGUMENT names the field.
+Result<UpgradePolicy> ReadPolicy(const Json& json);
 // INVALID_ARGUMENT names the field of the policy.
 Status CheckPolicy(const UpgradePolicy& policy);
 // max_unavailable as a number of `total` nodes, at least 1. REQUIRES: CheckPolicy is OK.

@@ -85,7 +85,7 @@ TEST(UpgradeTest, ANodeWithTheWantedDriverIsDoneAndThenNothingIsWritten) {
 }
 
 TEST(UpgradeTest, ANodeTakesTheStatesOfNvidia) {
-  UpgradePolicy policy{.wait_for_jobs = true, .drain = true};
+  UpgradePolicy policy{.wait_for = {{"a", "b"}}, .drain = true};
   EXPECT_EQ(StateAfter(NodeWith("a")), "upgrade-required");
   EXPECT_EQ(StateAfter(NodeWith("a", UpgradeState::kUpgradeRequired)), "cordon-required");
 
