@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "src/base/file.h"
 #include "src/base/machine.h"
 #include "src/base/strings.h"
 #include "src/oci/driver_search.h"
@@ -78,10 +77,7 @@ std::string FindLibraryDir(const RootedDir& root) {
 
 Status LinkLibraries(const RootedDir& root, const std::string& image_dir,
                      std::string_view driver_dir, const std::vector<std::string>& names) {
-  std::vector<SymbolicLink> links;
-  links.reserve(names.size());
-  for (const std::string& name : names) links.push_back({name, JoinPath(driver_dir, name)});
-  return root.MakeLinks(image_dir, links, IsInDriverDir);
+  return root.MakeLinks(image_dir, driver_dir, names, IsInDriverDir);
 }
 
 Status WriteLinkerFiles(const RootedDir& root, std::string_view driver_dir,

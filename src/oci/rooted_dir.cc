@@ -148,27 +148,28 @@ Status RootedDir::ReplaceFile(const std::string& path, std::string_view data) co
   return status.Annotate(full);
 }
 
-Status RootedDir::MakeLinks(const std::string& dir, const std::vector<SymbolicLink>& links,
+Status RootedDir::MakeLinks(const std::string& dir, std::string_view target_dir,
+                            const std::vector<std::string>& names,
                             const std::function<bool(std::string_view target)>& may_replace) const {
   ASSIGN_OR_RETURN(const Fd at, Resolve(dir, O_PATH | O_DIRECTORY, Links::kReject));
   struct stat owner;
   if (::fstat(at.get(), &owner) != 0) return Status::FromErrno(dir, errno);
-  for (const SymbolicLink& link : links) {
-    const char* const name = link.name.c_str();
-    bool made = ::symlinkat(link.target.c_str(), at.get(), name) == 0;
+  for (const std::string& name : names) {
+    const std::string target = JoinPath(target_dir, name);
+    bool made = ::symlinkat(target.c_str(), at.get(), name.c_str()) == 0;
     if (!made && errno == EEXIST) {
-      std::array<char, PATH_MAX> old;
-      const ssize_t length = ::readlinkat(at.get(), name, old.data(), old.size());
+      std::array<char, PATH_MAX> text;
+      const ssize_t length = ::readlinkat(at.get(), name.c_str(), text.data(), text.size());
       if (length < 0) continue;  // no link
-      const std::string_view target(old.data(), static_cast<size_t>(length));
-      if (target == link.target || !may_replace(target)) continue;
-      made = ::unlinkat(at.get(), name, 0) == 0 &&
-             ::symlinkat(link.target.c_str(), at.get(), name) == 0;
+      const std::string_view old(text.data(), static_cast<size_t>(length));
+      if (old == target || !may_replace(old)) continue;
+      made = ::unlinkat(at.get(), name.c_str(), 0) == 0 &&
+             ::symlinkat(target.c_str(), at.get(), name.c_str()) == 0;
     }
     const bool is_owned = owner.st_uid == ::geteuid() && owner.st_gid == ::getegid();
-    if (!made || (!is_owned && ::fchownat(at.get(), name, owner.st_uid, owner.st_gid,
+    if (!made || (!is_owned && ::fchownat(at.get(), name.c_str(), owner.st_uid, owner.st_gid,
                                           AT_SYMLINK_NOFOLLOW) != 0)) {
-      return Status::FromErrno(JoinPath(JoinPath(this->path(), dir), link.name), errno);
+      return Status::FromErrno(JoinPath(JoinPath(this->path(), dir), name), errno);
     }
   }
   return Status::Ok();

@@ -20,11 +20,6 @@ enum class Links {
   kReject,  // any symbolic link in the path is an error
 };
 
-struct SymbolicLink {
-  std::string name;
-  std::string target;
-};
-
 class RootedDir {
  public:
   static Result<RootedDir> Open(const std::string& path);
@@ -50,11 +45,12 @@ class RootedDir {
   // in the path, or if `path` is not a regular file; the kernel's error if the file system is not
   // writable.
   Status ReplaceFile(const std::string& path, std::string_view data) const;
-  // Creates links in the existing directory `dir`. They get the owner of the directory. A name that
-  // exists stays as it is, unless it is a link whose target `may_replace` accepts.
-  // INVALID_ARGUMENT for a link in `dir`; the kernel's error if the file system is not writable.
-  // After an error the first links may have been created.
-  Status MakeLinks(const std::string& dir, const std::vector<SymbolicLink>& links,
+  // Creates links with these names in the existing directory `dir`, to the same names in
+  // `target_dir`. They get the owner of `dir`. A name that exists stays as it is, unless it is a
+  // link whose target `may_replace` accepts. INVALID_ARGUMENT for a link in `dir`; the kernel's
+  // error if the file system is not writable. After an error the first links may have been created.
+  Status MakeLinks(const std::string& dir, std::string_view target_dir,
+                   const std::vector<std::string>& names,
                    const std::function<bool(std::string_view target)>& may_replace) const;
   // `path` relative to the root, without links: usr/lib/libcuda.so.1 ->
   // usr/lib/nvidia/libcuda.so.550.54.15. NOT_FOUND.

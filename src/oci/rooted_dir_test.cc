@@ -99,12 +99,11 @@ TEST_F(RootedDirTest, MakeLinksReplacesOnlyLinksThatTheCallerAccepts) {
   Link("/other", "folder/foreign");
   EXPECT_TRUE(MakeDirs(At("folder/dir")).ok());
   const auto is_own = [](std::string_view target) { return target.starts_with("/old/"); };
-  const std::vector<SymbolicLink> links = {
-      {"new", "/x/1"}, {"stale", "/x/2"}, {"foreign", "/x/3"}, {"dir", "/x/4"}, {"file", "/x/5"}};
+  const std::vector<std::string> names = {"new", "stale", "foreign", "dir", "file"};
   for (int start = 0; start < 2; ++start) {
-    ASSERT_TRUE(root_.MakeLinks("folder", links, is_own).ok());
-    EXPECT_EQ(root_.ReadLink("folder/new").value(), "/x/1");
-    EXPECT_EQ(root_.ReadLink("folder/stale").value(), "/x/2");
+    ASSERT_TRUE(root_.MakeLinks("folder", "/x", names, is_own).ok());
+    EXPECT_EQ(root_.ReadLink("folder/new").value(), "/x/new");
+    EXPECT_EQ(root_.ReadLink("folder/stale").value(), "/x/stale");
     EXPECT_EQ(root_.ReadLink("folder/foreign").value(), "/other");
     EXPECT_THAT(root_.List("folder/dir").value(), ElementsAre());
     EXPECT_EQ(Read("folder/file", Links::kReject).value(), "text");
@@ -117,11 +116,11 @@ TEST_F(RootedDirTest, LinksAreNotMadeThroughALink) {
   Link(outside.path(), "out");
   Link("/folder", "in");
   for (const char* dir : {"out", "in", "in/../out"}) {
-    EXPECT_EQ(root_.MakeLinks(dir, {{"x", "/x"}}, [](auto) { return true; }).code(),
+    EXPECT_EQ(root_.MakeLinks(dir, "/", {"x"}, [](auto) { return true; }).code(),
               Code::kInvalidArgument)
         << dir;
   }
-  EXPECT_EQ(root_.MakeLinks("none", {}, [](auto) { return true; }).code(), Code::kNotFound);
+  EXPECT_EQ(root_.MakeLinks("none", "/", {}, [](auto) { return true; }).code(), Code::kNotFound);
   EXPECT_THAT(root_.List("folder").value(), ElementsAre("file"));
   EXPECT_EQ(ListDir(outside.path()).value().size(), 0u);
 }
@@ -129,7 +128,7 @@ TEST_F(RootedDirTest, LinksAreNotMadeThroughALink) {
 TEST_F(RootedDirTest, LinksGetTheOwnerOfTheirDir) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root";
   ASSERT_EQ(::chown(At("folder").c_str(), 12, 34), 0);
-  ASSERT_TRUE(root_.MakeLinks("folder", {{"x", "/x"}}, [](auto) { return true; }).ok());
+  ASSERT_TRUE(root_.MakeLinks("folder", "/", {"x"}, [](auto) { return true; }).ok());
   struct stat info;
   ASSERT_EQ(::lstat(At("folder/x").c_str(), &info), 0);
   EXPECT_EQ(info.st_uid, 12u);
