@@ -195,13 +195,7 @@ void Inventory::Impl::StartListener() {
     }
   };
   hooks.on_wait_failed = [this] { PollNow(); };
-  listener_ =
-      std::make_unique<XidListener>(runner_, &jobs_, nvml_,
-                                    XidListener::Options{.event_wait = options_.event_wait,
-                                                         .call_deadline = options_.call_deadline,
-                                                         .retry_min = options_.retry_min,
-                                                         .retry_max = options_.retry_max},
-                                    std::move(hooks));
+  listener_ = std::make_unique<XidListener>(runner_, &jobs_, nvml_, options_, std::move(hooks));
 }
 
 void Inventory::Impl::Tick() {

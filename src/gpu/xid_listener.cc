@@ -21,7 +21,7 @@ struct WaitReport {
 }  // namespace
 
 XidListener::XidListener(TaskRunner* runner, JobRunner* jobs, std::shared_ptr<Nvml> nvml,
-                         Options options, Hooks hooks)
+                         const InventoryOptions& options, Hooks hooks)
     : runner_(runner),
       jobs_(jobs),
       nvml_(std::move(nvml)),

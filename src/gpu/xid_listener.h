@@ -11,6 +11,7 @@
 
 #include "src/base/task_runner.h"
 #include "src/base/weak_ptr.h"
+#include "src/gpu/inventory.h"
 #include "src/gpu/job_runner.h"
 #include "src/gpu/nvml.h"
 
@@ -18,12 +19,6 @@ namespace tessera::gpu {
 
 class XidListener {
  public:
-  struct Options {
-    Duration event_wait{};
-    Duration call_deadline{};
-    Duration retry_min{};
-    Duration retry_max{};
-  };
   struct Hooks {
     std::function<void(const XidEvent&)> on_event;
     // The result of registering `device` for events; UNIMPLEMENTED if the GPU has no events.
@@ -33,9 +28,9 @@ class XidListener {
     std::function<void()> on_wait_failed;
   };
 
-  // `runner` and `jobs` outlive the listener.
-  XidListener(TaskRunner* runner, JobRunner* jobs, std::shared_ptr<Nvml> nvml, Options options,
-              Hooks hooks);
+  // `runner`, `jobs` and `options` outlive the listener.
+  XidListener(TaskRunner* runner, JobRunner* jobs, std::shared_ptr<Nvml> nvml,
+              const InventoryOptions& options, Hooks hooks);
 
   void Watch(NvmlDevice device);
   // Afterwards no query starts; a running query may still return.
@@ -57,7 +52,7 @@ class XidListener {
   TaskRunner* const runner_;
   JobRunner* const jobs_;
   const std::shared_ptr<Nvml> nvml_;
-  const Options options_;
+  const InventoryOptions& options_;
   const Hooks hooks_;
   bool stopped_ = false;
   bool busy_ = false;        // during a query or a pause
