@@ -11,6 +11,13 @@
 namespace tessera::operators {
 namespace {
 
+constexpr kube::ResourceType kClusterPolicies{"nvidia.com", "v1", "clusterpolicies", false};
+
+std::string NameOfFirst(const kube::ListPage& page) {
+  const Json* object = page.items.empty() ? nullptr : page.items.front().json();
+  return object == nullptr ? "" : TextAt(*object, {"metadata", "name"});
+}
+
 kube::OwnerReference OwnerOf(const kube::ObjectMeta& meta) {
   return {.api_version = std::string(names::kCustomResourceApiVersion),
           .kind = std::string(names::kCustomResourceKind),
@@ -41,6 +48,27 @@ std::vector<T> RenderAtDeletion(const std::function<Result<std::vector<T>>(const
 }
 
 }  // namespace
+
+ClusterPolicyReader::ClusterPolicyReader(kube::Client& client, Duration interval,
+                                         std::function<void()> on_read)
+    : client_(client), interval_(interval), on_read_(std::move(on_read)) {
+  Read();
+}
+
+void ClusterPolicyReader::Read() {
+  read_ = client_.List({.type = kClusterPolicies, .limit = 1, .metadata_only = true},
+                       [this](const Result<kube::ListPage>& page) {
+                         const bool no_definition = page.status().code() == Code::kNotFound;
+                         error_ = no_definition ? Status::Ok() : page.status();
+                         known_ |= error_.ok();
+                         if (page.ok()) name_ = NameOfFirst(*page);
+                         if (no_definition) name_.clear();
+                         client_.runner().PostDelayed(interval_, [this, weak = weak_.Get()] {
+                           if (weak) Read();
+                         });
+                         on_read_();
+                       });
+}
 
 Reconciler::Reconciler(const ClusterAccess& access, const Rendering& rendering,
                        const ControllerOptions& options, Delegate& delegate)
