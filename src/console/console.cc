@@ -1,10 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/console/console.h"
 
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <memory>
 #include <utility>
 
+#include "src/base/file.h"
 #include "src/base/log.h"
+#include "src/base/task_runner.h"
+#include "src/base/version.h"
 #include "src/console/metrics.h"
 #include "src/console/node_gauges.h"
 #include "src/console/router.h"
@@ -36,73 +47,79 @@ kube::Config WithoutCredentials(kube::Config config) {
   return config;
 }
 
-}  // namespace
-
-struct WebConsole::Core final : private ClusterModel::Delegate {
-  Core(net::IoThread& io_thread, TaskRunner& task_runner, kube::Config kube_config,
-       ConsoleOptions console_options)
-      : io(io_thread),
-        runner(task_runner),
-        config(std::move(kube_config)),
-        options(std::move(console_options)),
-        client(io, runner, config, kube::ClientOptionsFor("tessera-console")),
-        model(client, options.model, static_cast<ClusterModel::Delegate&>(*this)),
-        sessions(io, runner, WithoutCredentials(config), [this] { return model.Namespaces(); }),
-        viewers(io, runner, model, metrics),
-        meter(options.usage_label.empty() ? nullptr
-                                          : std::make_unique<UsageMeter>(options.usage_label)),
-        agents(client, kPageTimeout),
-        gauges(client),
-        history(options.prometheus
-                    ? std::make_unique<MetricHistory>(io, runner, *options.prometheus)
-                    : nullptr),
-        oidc(options.oidc ? std::make_unique<OidcLogin>(io, runner, *options.oidc) : nullptr),
-        router(runner, model, sessions, viewers, gauges, meter.get(), history.get(), oidc.get(),
-               metrics,
-               RouterOptions{.secure_cookie = options.tls.has_value() || options.behind_https_proxy,
-                             .dashboard = options.dashboard,
-                             .other_tenants = options.model.other_tenants}) {
-    sessions.set_on_changed([this](const WebSession& session) { viewers.OnSession(session); });
+class WebConsole final : private ClusterModel::Delegate {
+ public:
+  WebConsole(net::IoThread& io, TaskRunner& runner, kube::Config config, ConsoleOptions options)
+      : io_(io),
+        runner_(runner),
+        config_(std::move(config)),
+        options_(std::move(options)),
+        client_(io_, runner_, config_, kube::ClientOptionsFor("tessera-console")),
+        model_(client_, options_.model, static_cast<ClusterModel::Delegate&>(*this)),
+        sessions_(io_, runner_, WithoutCredentials(config_),
+                  [this] { return model_.Namespaces(); }),
+        viewers_(io_, runner_, model_, metrics_),
+        meter_(options_.usage_label.empty() ? nullptr
+                                            : std::make_unique<UsageMeter>(options_.usage_label)),
+        agents_(client_, kPageTimeout),
+        gauges_(client_),
+        history_(options_.prometheus
+                     ? std::make_unique<MetricHistory>(io_, runner_, *options_.prometheus)
+                     : nullptr),
+        oidc_(options_.oidc ? std::make_unique<OidcLogin>(io_, runner_, *options_.oidc) : nullptr),
+        router_(
+            runner_, model_, sessions_, viewers_, gauges_, meter_.get(), history_.get(),
+            oidc_.get(), metrics_,
+            RouterOptions{.secure_cookie = options_.tls.has_value() || options_.behind_https_proxy,
+                          .dashboard = options_.dashboard,
+                          .other_tenants = options_.model.other_tenants}) {
+    sessions_.set_on_changed([this](const WebSession& session) { viewers_.OnSession(session); });
   }
 
-  void OnChanges(const ClusterModel::Changes& changes) override { viewers.OnChanges(changes); }
-  void OnWatchError(std::string_view collection) override { metrics.watch_errors.Add(collection); }
-  void OnState() override {
-    if (std::exchange(was_synced_, model.synced()) != model.synced()) sessions.Renew();
-    viewers.OnState();
-  }
-
+  // Listens, and follows the cluster. In dashboard mode calls `on_url` once the user's credentials
+  // have been checked: with the address to open, or with the error.
   Status Start(std::function<void(Result<std::string>)> on_url) {
-    net::HttpServer::Options server_options{.address = options.listen, .tls = options.tls};
+    net::HttpServer::Options server_options{.address = options_.listen, .tls = options_.tls};
     server_options.limits.max_connections = kMaxConnections;
-    ASSIGN_OR_RETURN(server, net::HttpServer::Start(
-                                 io, runner, server_options,
-                                 [this](const net::Request& request, net::HttpServer::Reply reply) {
-                                   router.Handle(request, std::move(reply));
-                                 }));
-    if (options.metrics_listen) RETURN_IF_ERROR(ServeMetrics());
+    ASSIGN_OR_RETURN(server_, net::HttpServer::Start(io_, runner_, server_options,
+                                                     [this](const net::Request& request,
+                                                            net::HttpServer::Reply reply) {
+                                                       router_.Handle(request, std::move(reply));
+                                                     }));
+    if (options_.metrics_listen) RETURN_IF_ERROR(ServeMetrics());
     RenewLater();
-    if (meter) {
+    if (meter_) {
       TickLater();
       ReadAgentsLater(UsageMeter::kTick);
     }
-    if (options.dashboard) {
-      sessions.LogInWith(
-          config, [this, on_url = std::move(on_url)](Result<std::shared_ptr<WebSession>> session) {
+    if (options_.dashboard) {
+      sessions_.LogInWith(
+          config_, [this, on_url = std::move(on_url)](Result<std::shared_ptr<WebSession>> session) {
             if (!session.ok()) return on_url(session.status());
-            on_url(fmt::format("http://{}{}", server->address().ToString(),
-                               router.MakeLoginPath(*session)));
+            on_url(fmt::format("http://{}{}", server_->address().ToString(),
+                               router_.MakeLoginPath(*session)));
           });
     }
     return Status::Ok();
   }
 
+  // REQUIRES: Start succeeded.
+  const net::Address& address() const { return server_->address(); }
+
+ private:
+  void OnChanges(const ClusterModel::Changes& changes) override { viewers_.OnChanges(changes); }
+  void OnWatchError(std::string_view collection) override { metrics_.watch_errors.Add(collection); }
+  void OnState() override {
+    if (std::exchange(was_synced_, model_.synced()) != model_.synced()) sessions_.Renew();
+    viewers_.OnState();
+  }
+
   Status ServeMetrics() {
-    net::HttpServer::Options status_options{.address = *options.metrics_listen};
+    net::HttpServer::Options status_options{.address = *options_.metrics_listen};
     status_options.limits.max_connections = 16;
     status_options.limits.max_body_bytes = 4 << 10;
-    ASSIGN_OR_RETURN(status_server,
-                     net::HttpServer::Start(io, runner, std::move(status_options),
+    ASSIGN_OR_RETURN(status_server_,
+                     net::HttpServer::Start(io_, runner_, std::move(status_options),
                                             [this](const net::Request& request, const auto& reply) {
                                               reply(AnswerStatus(request));
                                             }));
@@ -116,85 +133,122 @@ struct WebConsole::Core final : private ClusterModel::Delegate {
     if (request.path() != "/metrics") {
       return net::TextResponse(404, "no such page: see /metrics, /healthz\n");
     }
-    ConsoleState state{.sessions = sessions.size(),
-                       .viewers = viewers.size(),
-                       .nodes = model.nodes().size(),
-                       .pods = model.pods().size(),
-                       .synced = model.synced()};
-    if (const auto outage = model.outage()) state.outage = runner.clock().WallNow() - outage->since;
-    return net::MetricsResponse(MetricsPage(metrics, state));
+    ConsoleState state{.sessions = sessions_.size(),
+                       .viewers = viewers_.size(),
+                       .nodes = model_.nodes().size(),
+                       .pods = model_.pods().size(),
+                       .synced = model_.synced()};
+    if (const auto outage = model_.outage())
+      state.outage = runner_.clock().WallNow() - outage->since;
+    return net::MetricsResponse(MetricsPage(metrics_, state));
   }
 
   void RenewLater() {
-    runner.PostDelayed(WebSessions::kRenewInterval, [this, weak = weak_.Get()] {
+    runner_.PostDelayed(WebSessions::kRenewInterval, [this, weak = weak_.Get()] {
       if (!weak) return;
-      sessions.Renew();
+      sessions_.Renew();
       RenewLater();
     });
   }
 
   void TickLater() {
-    runner.PostDelayed(UsageMeter::kTick, [this, weak = weak_.Get()] {
+    runner_.PostDelayed(UsageMeter::kTick, [this, weak = weak_.Get()] {
       if (!weak) return;
-      const Clock& clock = runner.clock();
-      if (model.synced()) meter->Tick(model.ledger(), clock.Now(), clock.WallNow());
+      const Clock& clock = runner_.clock();
+      if (model_.synced()) meter_->Tick(model_.ledger(), clock.Now(), clock.WallNow());
       TickLater();
     });
   }
 
   void ReadAgentsLater(Duration wait) {
-    runner.PostDelayed(wait, [this, weak = weak_.Get()] {
+    runner_.PostDelayed(wait, [this, weak = weak_.Get()] {
       if (weak) ReadAgents();
     });
   }
 
   void ReadAgents() {
-    agents.Read(
+    agents_.Read(
         "", {"/metrics"},
         [this](const kube::AgentPages::AgentPod& agent, std::string_view,
                const Result<std::string>& page) {
           ++agents_read_;
-          if (page.ok() && model.synced()) meter->TakePage(model.ledger(), agent.node, *page);
+          if (page.ok() && model_.synced()) meter_->TakePage(model_.ledger(), agent.node, *page);
         },
         [this](const Status& status) {
-          meter->set_problem(status);
+          meter_->set_problem(status);
           const Duration pause =
               std::max(kMinReadInterval, kReadIntervalPerAgent * std::exchange(agents_read_, 0));
           ReadAgentsLater(status.ok() ? pause : kReadRetryInterval);
         });
   }
 
-  net::IoThread& io;
-  TaskRunner& runner;
-  const kube::Config config;
-  const ConsoleOptions options;
-  ConsoleMetrics metrics;
-  kube::Client client;
-  ClusterModel model;
-  WebSessions sessions;
-  Viewers viewers;
-  const std::unique_ptr<UsageMeter> meter;  // null: usage is not metered
-  kube::AgentPages agents;
-  NodeGauges gauges;
-  const std::unique_ptr<MetricHistory> history;  // null: there is no Prometheus
-  const std::unique_ptr<OidcLogin> oidc;         // null: users log in with tokens only
-  ConsoleRouter router;
-  std::unique_ptr<net::HttpServer> server;
-  std::unique_ptr<net::HttpServer> status_server;  // null: off
+  net::IoThread& io_;
+  TaskRunner& runner_;
+  const kube::Config config_;
+  const ConsoleOptions options_;
+  ConsoleMetrics metrics_;
+  kube::Client client_;
+  ClusterModel model_;
+  WebSessions sessions_;
+  Viewers viewers_;
+  const std::unique_ptr<UsageMeter> meter_;  // null: usage is not metered
+  kube::AgentPages agents_;
+  NodeGauges gauges_;
+  const std::unique_ptr<MetricHistory> history_;  // null: there is no Prometheus
+  const std::unique_ptr<OidcLogin> oidc_;         // null: users log in with tokens only
+  ConsoleRouter router_;
+  std::unique_ptr<net::HttpServer> server_;
+  std::unique_ptr<net::HttpServer> status_server_;  // null: off
   bool was_synced_ = false;
   int64_t agents_read_ = 0;  // since the last pause
-  WeakPtrFactory<Core> weak_{this};
+  WeakPtrFactory<WebConsole> weak_{this};
 };
 
-WebConsole::WebConsole(net::IoThread& io, TaskRunner& runner, kube::Config config,
-                       ConsoleOptions options)
-    : core_(std::make_unique<Core>(io, runner, std::move(config), std::move(options))) {}
-WebConsole::~WebConsole() = default;
-
-Status WebConsole::Start(std::function<void(Result<std::string>)> on_url) {
-  return core_->Start(std::move(on_url));
+Result<kube::Config> ConfigOf(const ConsoleOptions& options) {
+  if (options.context.empty()) return kube::FindConfig(options.kubeconfig);
+  if (!options.kubeconfig.empty()) {
+    return kube::LoadKubeconfigs(options.kubeconfig, options.context);
+  }
+  const char* paths = ::getenv("KUBECONFIG");
+  if (paths != nullptr && *paths != '\0') return kube::LoadKubeconfigs(paths, options.context);
+  return Error(Code::kInvalidArgument, "--context needs a kubeconfig: add --kubeconfig");
 }
 
-const net::Address& WebConsole::address() const { return core_->server->address(); }
+int Fail(const Status& status) {
+  Log(Severity::kError, status.message());
+  return InfoOf(status.code()).exit_code;
+}
+
+}  // namespace
+
+int RunConsole(ConsoleOptions options) {
+  const Fd signals = BlockSignals({SIGTERM, SIGINT});
+  Result<kube::Config> config = ConfigOf(options);
+  if (!config.ok()) return Fail(config.status());
+  EpollTaskRunner runner;
+  net::IoThread io;
+  Status status;
+  WebConsole console(io, runner, *std::move(config), std::move(options));
+  runner.WatchReadable(signals.get(), [&] {
+    signalfd_siginfo info;
+    if (::read(signals.get(), &info, sizeof(info)) == sizeof(info)) runner.Quit();
+  });
+  runner.Post([&] {
+    status = console.Start([&](const Result<std::string>& url) {
+      if (!url.ok()) {
+        status = url.status();
+        return runner.Quit();
+      }
+      std::printf("%s\n", url->c_str());
+      std::fflush(stdout);
+    });
+    if (!status.ok()) return runner.Quit();
+    Log(Severity::kInfo, "tessera-console serves",
+        {{"version", kTesseraVersion}, {"address", console.address().ToString()}});
+  });
+  runner.Run();
+  runner.Unwatch(signals.get());
+  return status.ok() ? 0 : Fail(status);
+}
 
 }  // namespace tessera::console

@@ -5,16 +5,12 @@
 // dashboard`) it listens on loopback, uses the user's kubeconfig, and accepts only the browser that
 // has opened its secret address.
 //
-// Threads: the runner's.
+// Threads: RunConsole runs everything on the thread that calls it, except the sockets.
 #pragma once
 
-#include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 
-#include "src/base/status.h"
-#include "src/base/task_runner.h"
 #include "src/console/cluster_model.h"
 #include "src/console/metric_history.h"
 #include "src/console/oidc.h"
@@ -40,24 +36,6 @@ struct ConsoleOptions {
   std::optional<OidcOptions> oidc;
   // Label of pods by which usage is added up (usage_meter.h); "": usage is not metered.
   std::string usage_label;
-};
-
-class WebConsole {
- public:
-  WebConsole(net::IoThread& io, TaskRunner& runner, kube::Config config, ConsoleOptions options);
-  ~WebConsole();
-  WebConsole(const WebConsole&) = delete;
-  WebConsole& operator=(const WebConsole&) = delete;
-
-  // Listens, and follows the cluster. In dashboard mode calls `on_url` once the user's credentials
-  // have been checked: with the address to open, or with the error.
-  Status Start(std::function<void(Result<std::string>)> on_url);
-  // REQUIRES: Start succeeded.
-  const net::Address& address() const;
-
- private:
-  struct Core;
-  std::unique_ptr<Core> core_;
 };
 
 // Runs until SIGTERM or SIGINT. Returns the exit code.
