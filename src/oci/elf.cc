@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <optional>
 #include <vector>
@@ -80,7 +81,7 @@ class ElfWalker {
     Ehdr header;
     RETURN_IF_ERROR(file_.ReadAt(0, &header, sizeof(header)));
     if (header.e_type != ET_DYN) return BadElf("is not a shared object");
-    ElfInfo info{.is_64_bit = sizeof(Ehdr) == sizeof(Elf64_Ehdr), .machine = header.e_machine};
+    ElfInfo info{.is_64_bit = sizeof(Ehdr) == sizeof(Elf64_Ehdr)};
     RETURN_IF_ERROR(ReadProgramHeaders(header));
     ASSIGN_OR_RETURN(info.soname, ReadSoname());
     return info;

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the parts of an ELF file that are needed to place a library: its SONAME and machine. Does
-// not load it. Checks each offset against the file's size, so that a damaged file only causes an
-// error. Any thread.
+// Reads the parts of an ELF file that are needed to place a library. Does not load it. Checks each
+// offset against the file's size, so that a damaged file only causes an error. Any thread.
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 #include "src/base/status.h"
@@ -14,7 +12,6 @@ namespace tessera::oci {
 struct ElfInfo {
   std::string soname;  // empty if the library has none
   bool is_64_bit = false;
-  uint16_t machine = 0;  // EM_X86_64, EM_AARCH64, ...
 };
 
 // Reads only headers, .dynamic and the name. INVALID_ARGUMENT, with the reason: not ELF, not little
