@@ -141,15 +141,14 @@ void AddSecondsFlag(CLI::App* app, const char* flag, double initial_s,
       ->default_str(fmt::format("{}", initial_s));
 }
 
-void AddLogFormatFlag(CLI::App* app, std::string* format) {
-  app->add_option("--log-format", *format, "text or json")
+void AddLogFormatFlag(CLI::App* app) {
+  const auto configure = [](const std::string& format) {
+    ConfigureLog({.format = format == "json" ? LogFormat::kJson : LogFormat::kText});
+  };
+  app->add_option_function<std::string>("--log-format", configure, "text or json")
       ->envname("LOG_FORMAT")
       ->check(CLI::IsMember({"text", "json"}))
-      ->capture_default_str();
-}
-
-void ConfigureLogFormat(const std::string& format) {
-  ConfigureLog({.format = format == "json" ? LogFormat::kJson : LogFormat::kText});
+      ->default_str("text");
 }
 
 }  // namespace tessera

@@ -38,8 +38,7 @@ void AddSecondsFlag(CLI::App* app, const char* flag, D* value, const char* help)
       [value](double seconds) { *value = std::chrono::duration_cast<D>(Seconds(seconds)); }, help);
 }
 
-// --log-format: text or json.
-void AddLogFormatFlag(CLI::App* app, std::string* format);
-void ConfigureLogFormat(const std::string& format);
+// --log-format: text or json. Configures the log while the flags are parsed.
+void AddLogFormatFlag(CLI::App* app);
 
 }  // namespace tessera

@@ -25,7 +25,6 @@ struct AgentFlags {
   std::string binding_mode = "late";
   std::vector<std::string> shared_resources = {"gpu-mem", "vcuda"};
   std::string memory_unit = "GiB";
-  std::string log_format = "text";
   int gpu_release_timeout_s = 30;
   int64_t collect_interval_ms = 1000;
   int64_t xid_window_ms = 300000;
@@ -211,7 +210,7 @@ void AddAgentFlags(CLI::App* app, AgentFlags* flags) {
           "file with the machine's name, for the label nvidia.com/gpu.machine");
   AddText(app, "--kubeconfig", &options->kubeconfig, "KUBECONFIG",
           "default: the pod's service account");
-  AddLogFormatFlag(app, &flags->log_format);
+  AddLogFormatFlag(app);
 }
 
 // The options from `flags` and from the environment variables that have no flag.
@@ -251,7 +250,6 @@ int main(int argc, char** argv) {
   tessera::AgentFlags flags;
   tessera::AddAgentFlags(&app, &flags);
   if (const auto done = tessera::ParseFlags(&app, argc, argv)) return *done;
-  tessera::ConfigureLogFormat(flags.log_format);
   const auto run = [&flags] { return tessera::agent::RunAgent(tessera::ToOptions(flags)); };
   return flags.runs_supervised ? tessera::agent::Supervise(run) : run();
 }

@@ -22,7 +22,6 @@ struct ConsoleFlags {
   std::string other_tenants_view = "shares";
   std::string prometheus_url, prometheus_ca_file;
   console::PrometheusOptions prometheus_access;
-  std::string log_format = "text";
   std::string tls_certificate_file, tls_key_file;
   console::OidcOptions oidc;
   std::string oidc_ca_file;
@@ -91,7 +90,7 @@ void AddConsoleFlags(CLI::App* app, ConsoleFlags* flags) {
               "GPU) or sums (how much of a GPU is in use)");
   AddPrometheusFlags(app, flags);
   AddOidcFlags(app, flags);
-  AddLogFormatFlag(app, &flags->log_format);
+  AddLogFormatFlag(app);
 }
 
 bool IsLoopback(const std::string& host) {
@@ -240,7 +239,6 @@ int main(int argc, char** argv) {
   tessera::AddConsoleFlags(&app, &flags);
   tessera::IgnoreVariablesForDashboard(argc, argv, &app);
   if (const auto done = tessera::ParseFlags(&app, argc, argv)) return *done;
-  tessera::ConfigureLogFormat(flags.log_format);
   const auto options = tessera::ToOptions(flags);
   if (!options.ok()) {
     tessera::Log(tessera::Severity::kError, options.status().message());

@@ -12,15 +12,9 @@ namespace {
 
 using namespace tessera;
 
-// A flag overrides its environment variable.
-struct OperatorFlags {
-  operators::OperatorOptions options;
-  std::string log_format = "text";
-};
-
-// Sets the defaults of `flags`, which must outlive `app`.
-void AddOperatorFlags(CLI::App* app, OperatorFlags* flags) {
-  operators::OperatorOptions* options = &flags->options;
+// Sets the defaults of `options`, which must outlive `app`. A flag overrides its environment
+// variable.
+void AddOperatorFlags(CLI::App* app, operators::OperatorOptions* options) {
   options->metrics_address = ":9412";
   AddTextFlag(app, "--kubeconfig", &options->kubeconfig, "KUBECONFIG",
               "default: the pod's service account");
@@ -31,7 +25,7 @@ void AddOperatorFlags(CLI::App* app, OperatorFlags* flags) {
   AddSecondsFlag(app, "--resync", &options->controller.cluster_policy_period,
                  "interval between checks for a ClusterPolicy of NVIDIA's operator");
   AddElectionFlags(app, "write only while holding the Lease; off for a single replica", options);
-  AddLogFormatFlag(app, &flags->log_format);
+  AddLogFormatFlag(app);
 }
 
 }  // namespace
@@ -41,9 +35,8 @@ int main(int argc, char** argv) {
                "tessera-operator"};
   app.set_version_flag("--version", std::string(kTesseraVersion));
   app.footer("SIGTERM releases the Lease.");
-  OperatorFlags flags;
-  AddOperatorFlags(&app, &flags);
+  operators::OperatorOptions options;
+  AddOperatorFlags(&app, &options);
   if (const auto done = ParseFlags(&app, argc, argv)) return *done;
-  ConfigureLogFormat(flags.log_format);
-  return operators::RunOperator(flags.options);
+  return operators::RunOperator(options);
 }

@@ -22,7 +22,6 @@ struct SchedulerFlags {
   scheduler::SchedulerOptions options;
   std::string memory_unit = "GiB";
   std::string quota_config_map;
-  std::string log_format = "text";
   size_t max_request_mib = 0;
 };
 
@@ -120,7 +119,7 @@ void AddSchedulerFlags(CLI::App* app, SchedulerFlags* flags) {
   AddPlacementFlags(app, flags);
   AddAdmissionFlags(app, flags);
   AddLeaderElectionFlags(app, flags);
-  AddLogFormatFlag(app, &flags->log_format);
+  AddLogFormatFlag(app);
 }
 
 // INVALID_ARGUMENT names the flag.
@@ -176,7 +175,6 @@ int main(int argc, char** argv) {
   tessera::SchedulerFlags flags;
   tessera::AddSchedulerFlags(&app, &flags);
   if (const auto done = tessera::ParseFlags(&app, argc, argv)) return *done;
-  tessera::ConfigureLogFormat(flags.log_format);
   const auto options = tessera::ToOptions(flags);
   if (!options.ok()) {
     tessera::Log(tessera::Severity::kError, options.status().message());
