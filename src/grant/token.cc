@@ -33,15 +33,6 @@ void FillRandom(unsigned char* data, size_t size) {
   TESSERA_CHECK(count == static_cast<ssize_t>(size));
 }
 
-std::string Join(const std::vector<std::string>& ids) {
-  std::string text;
-  for (const std::string& id : ids) {
-    if (!text.empty()) text += ',';
-    text += id;
-  }
-  return text;
-}
-
 Result<Fd> CreateKey(const DirFd& dir, const std::string& name) {
   // Creates the key atomically: a crash must not leave a truncated key, which Load rejects.
   const std::string temporary = name + ".new";
@@ -130,8 +121,7 @@ Result<TokenSigner> TokenSigner::Load(const DirFd& dir, const std::string& name)
 
 std::string TokenSigner::SignatureOf(std::string_view resource, std::string_view nonce,
                                      std::string_view ids) const {
-  std::string text;
-  text.append(resource).append("|").append(nonce).append("|").append(ids);
+  const std::string text = fmt::format("{}|{}|{}", resource, nonce, ids);
   std::array<unsigned char, EVP_MAX_MD_SIZE> signature;
   unsigned int size = 0;
   const unsigned char* result = ::HMAC(EVP_sha256(), key_.data(), static_cast<int>(key_.size()),
@@ -144,11 +134,8 @@ std::string TokenSigner::SignatureOf(std::string_view resource, std::string_view
 std::string TokenSigner::Sign(std::string_view resource, const std::vector<std::string>& ids,
                               WallTime now) const {
   const std::string nonce = NonceText(NewNonce(now));
-  const std::string list = Join(ids);
-  std::string token(kVersion);
-  token.append(":").append(nonce).append(":").append(SignatureOf(resource, nonce, list));
-  token.append(":").append(list);
-  return token;
+  const std::string list = fmt::format("{}", fmt::join(ids, ","));
+  return fmt::format("{}:{}:{}:{}", kVersion, nonce, SignatureOf(resource, nonce, list), list);
 }
 
 Result<TokenContent> TokenSigner::Verify(std::string_view resource, std::string_view token) const {

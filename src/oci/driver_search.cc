@@ -25,12 +25,6 @@ std::string_view DriverVersionIn(std::string_view name, std::string_view stem) {
   return is_numeric && name.find('.') != std::string_view::npos ? name : std::string_view();
 }
 
-std::string Joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
 }  // namespace
 
 // Directories may be links to each other (lib -> usr/lib); each is searched once.
@@ -106,7 +100,8 @@ Result<std::string> DriverSearch::FindUnresolvedLibrary(std::string_view stem) c
       "install the NVIDIA driver, or name its root (driver-root in the runtime's "
       "configuration, --driver-root of tessera-agent)",
       root_.path(), stem,
-      dirs.empty() ? "its library directories, because it has none" : Joined(dirs));
+      dirs.empty() ? "its library directories, because it has none"
+                   : fmt::format("{}", fmt::join(dirs, ", ")));
 }
 
 Result<std::string> DriverSearch::FindLibrary(std::string_view stem) const {
