@@ -2,12 +2,55 @@
 #include "src/agent/grants/node_occupancy.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "api/names.h"
 #include "src/agent/grants/local_choice.h"
+#include "src/device/pod_annotations.h"
 
 namespace tessera::agent {
+namespace {
+
+AnnotatedAssignment Read(const PodInfo& pod, const DeviceSet& set) {
+  AnnotatedAssignment result;
+  if (!pod.request.ok()) {
+    result.status = pod.request.status();
+    return result;
+  }
+  Result<std::optional<device::Assignment>> read = device::AssignmentFrom(
+      pod.annotations, *pod.request, set.inventory(), set.shares().gpu_mem_unit());
+  if (!read.ok()) {
+    result.status = read.status();
+    return result;
+  }
+  if (!*read) return result;
+  for (auto& [name, shares] : (*read)->containers) {
+    const device::ContainerRequest* container = FindContainerRequest(*pod.request, name);
+    const Status status =
+        container == nullptr
+            ? Error(Code::kInvalidArgument,
+                    "container \"{}\" requests no GPU, but has an assignment", name)
+            : device::CheckShares(*container, shares, set.inventory());
+    if (status.ok()) {
+      result.assignment.containers.emplace(name, std::move(shares));
+    } else if (result.status.ok()) {
+      result.status = status.Annotate("the pod's annotations");
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+const device::ContainerRequest* FindContainerRequest(const device::DeviceRequest& request,
+                                                     std::string_view container) {
+  const auto found = std::ranges::find_if(request.containers, [&](const auto& candidate) {
+    return candidate.name == container && candidate.count > 0;
+  });
+  return found == request.containers.end() ? nullptr : &*found;
+}
+
 std::map<std::string, int64_t, std::less<>> RequestedUnits(
     const device::ContainerRequest& container, device::MemoryUnit unit) {
   std::map<std::string, int64_t, std::less<>> requested;
@@ -41,12 +84,19 @@ const std::shared_ptr<const PodInfo>* NodeOccupancy::Find(const Uid& uid) const 
   return found == pods_->pods().end() ? nullptr : &found->second;
 }
 
+const AnnotatedAssignment& NodeOccupancy::AnnotatedAssignmentOf(
+    const std::shared_ptr<const PodInfo>& pod, const SetPtr& set) {
+  CachedAssignment& cached = cache_[pod->uid];
+  if (cached.pod != pod || cached.set != set) cached = {pod, set, Read(*pod, *set)};
+  return cached.result;
+}
+
 device::Assignment NodeOccupancy::AssignmentOf(const Uid& uid, const SetPtr& set) {
   device::Assignment assignment;
   if (const auto* chosen = ledger_->ChosenFor(uid)) assignment = *chosen;
   const auto* pod = Find(uid);
   if (pod == nullptr) return assignment;
-  device::Assignment from_annotations = assignments_.Of(*pod, set).assignment;
+  device::Assignment from_annotations = AnnotatedAssignmentOf(*pod, set).assignment;
   assignment.containers.merge(from_annotations.containers);
   return assignment;
 }
@@ -96,7 +146,7 @@ void NodeOccupancy::OnPodAdded(const Uid& uid) {
 }
 
 void NodeOccupancy::Forget(const Uid& uid) {
-  assignments_.Forget(uid);
+  cache_.erase(uid);
   arrivals_.erase(uid);
 }
 

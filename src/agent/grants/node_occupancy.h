@@ -1,24 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 // The GPUs of this node's pods: grants, from the ledger, and assignments that are not granted yet,
-// from annotations. Threads: one.
+// from annotations.
+//
+// Annotations are read once for each state of a pod. The scheduler or an older system wrote them,
+// but a user can write annotations, too. So an assignment of more than the pod requests, or of a
+// GPU that is not on this node, is an error.
+//
+// Threads: one.
 #pragma once
 
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
-#include "src/agent/grants/assignments.h"
 #include "src/agent/grants/gpu_accounts.h"
 #include "src/agent/grants/grant_ledger.h"
 #include "src/agent/kubelet/admission_order.h"
+#include "src/agent/kubelet/device_set.h"
 #include "src/agent/kubelet/kubelet.h"
 #include "src/agent/pods/pods.h"
+#include "src/base/status.h"
 #include "src/base/uid.h"
+#include "src/device/assignment.h"
 
 namespace tessera::agent {
+
+struct AnnotatedAssignment {
+  Status status;                  // INVALID_ARGUMENT names the annotation
+  device::Assignment assignment;  // of containers whose assignment is valid
+};
 
 class NodeOccupancy {
  public:
@@ -29,10 +43,8 @@ class NodeOccupancy {
 
   // Returns null for an unknown pod.
   const std::shared_ptr<const PodInfo>* Find(const Uid& uid) const;
-  const Assignments::AnnotatedAssignment& AnnotatedAssignmentOf(
-      const std::shared_ptr<const PodInfo>& pod, const SetPtr& set) {
-    return assignments_.Of(pod, set);
-  }
+  const AnnotatedAssignment& AnnotatedAssignmentOf(const std::shared_ptr<const PodInfo>& pod,
+                                                   const SetPtr& set);
   // The agent's choice, else the assignment of the annotations. Empty for an unknown pod.
   device::Assignment AssignmentOf(const Uid& uid, const SetPtr& set);
   // Grants, and assignments that are not granted yet.
@@ -53,15 +65,25 @@ class NodeOccupancy {
   void Forget(const Uid& uid);
 
  private:
+  struct CachedAssignment {
+    std::shared_ptr<const PodInfo> pod;
+    SetPtr set;
+    AnnotatedAssignment result;
+  };
+
   const GrantLedger* const ledger_;
   const Pods* const pods_;
-  Assignments assignments_;
+  std::map<Uid, CachedAssignment> cache_;
   std::map<Uid, uint64_t> arrivals_;  // number of each pod's arrival; 0: in the first list
   uint64_t last_arrival_ = 0;
   std::set<std::string, std::less<>> allocated_ids_;
   // Namespace, pod, container.
   std::set<std::tuple<std::string, std::string, std::string>> containers_with_devices_;
 };
+
+// Returns null if the request has no such container, or the container requests no device.
+const device::ContainerRequest* FindContainerRequest(const device::DeviceRequest& request,
+                                                     std::string_view container);
 
 // Units of each resource that the kubelet allocates for the container. vcuda memory together with
 // whole GPUs is left out, because it has no effect.

@@ -27,8 +27,7 @@ void ReadFileInto(const std::string& path, ReadInto read, device::AllocatedMinor
 
 }  // namespace
 
-bool PluginTakeover::AddEntries(const PodInfo& pod,
-                                const Assignments::AnnotatedAssignment& annotated,
+bool PluginTakeover::AddEntries(const PodInfo& pod, const AnnotatedAssignment& annotated,
                                 const DeviceSet& set, const DialectSettings& settings,
                                 WallTime now) {
   if (pod.ended || !pod.request.ok()) return false;
@@ -65,9 +64,10 @@ bool PluginTakeover::AddEntries(const PodInfo& pod,
 }
 
 // Empty if the container holds nothing, or its GPUs are unknown.
-std::vector<device::DeviceShare> PluginTakeover::HeldBy(
-    const PodInfo& pod, const device::ContainerRequest& container,
-    const Assignments::AnnotatedAssignment& annotated, const device::NodeInventory& inventory) {
+std::vector<device::DeviceShare> PluginTakeover::HeldBy(const PodInfo& pod,
+                                                        const device::ContainerRequest& container,
+                                                        const AnnotatedAssignment& annotated,
+                                                        const device::NodeInventory& inventory) {
   if (const auto minors = minors_.find({pod.uid, container.name}); minors != minors_.end()) {
     auto shares = SharesOf(minors->second, container, inventory);
     if (shares.ok()) return *std::move(shares);

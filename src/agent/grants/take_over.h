@@ -19,9 +19,9 @@
 #include <utility>
 #include <vector>
 
-#include "src/agent/grants/assignments.h"
 #include "src/agent/grants/grant_description.h"
 #include "src/agent/grants/grant_ledger.h"
+#include "src/agent/grants/node_occupancy.h"
 #include "src/agent/kubelet/device_set.h"
 #include "src/agent/pods/pods.h"
 #include "src/base/clock.h"
@@ -38,15 +38,15 @@ class PluginTakeover {
 
   // Adds entries for the pod's running containers that have none. `annotated`: the pod's assignment
   // by annotations. Returns whether the ledger has new entries.
-  bool AddEntries(const PodInfo& pod, const Assignments::AnnotatedAssignment& annotated,
-                  const DeviceSet& set, const DialectSettings& settings, WallTime now);
+  bool AddEntries(const PodInfo& pod, const AnnotatedAssignment& annotated, const DeviceSet& set,
+                  const DialectSettings& settings, WallTime now);
   // Call when the pod is deleted.
   void Forget(const Uid& uid) { pods_with_logged_error_.erase(uid); }
 
  private:
   std::vector<device::DeviceShare> HeldBy(const PodInfo& pod,
                                           const device::ContainerRequest& container,
-                                          const Assignments::AnnotatedAssignment& annotated,
+                                          const AnnotatedAssignment& annotated,
                                           const device::NodeInventory& inventory);
   Result<std::vector<device::DeviceShare>> SharesOf(const std::vector<int>& minors,
                                                     const device::ContainerRequest& container,
