@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <optional>
 #include <set>
@@ -305,7 +306,8 @@ TEST_F(AdmissionApiServerTest, OnlyTheSchedulerBindsWithAnAssignment) {
 }
 
 TEST_F(AdmissionApiServerTest, NoPodBypassesTheWebhookWhileCertificatesRotateUnderLoad) {
-  StartWebhook(std::chrono::seconds(6), milliseconds(800));
+  constexpr Duration kOverlap = milliseconds(800);
+  StartWebhook(std::chrono::seconds(6), kOverlap);
   const auto serving = [&] {
     return Send("GET", fmt::format("/api/v1/namespaces/{}/secrets/{}", ns_, names::kWebhook), "")
         .text;
@@ -313,17 +315,28 @@ TEST_F(AdmissionApiServerTest, NoPodBypassesTheWebhookWhileCertificatesRotateUnd
   ASSERT_EQ(DryRun(InvalidPod()).status, 422);
   int called = 0, bypassed = 0;
   std::set<std::string> certificates;
-  const auto end = runner_.clock().Now() + std::chrono::seconds(30);
-  while (runner_.clock().Now() < end && (certificates.size() < 5 || called <= 100)) {
-    // An untrusted webhook is skipped (failurePolicy: Ignore) and the pod is created, unless a
-    // deployed webhook rejects it too. So the test counts this webhook's rejections.
-    for (int i = 0; i < 10; ++i, ++called) {
-      const int64_t rejected = server_->counts().rejected;
-      const int status = DryRun(InvalidPod()).status;
-      bypassed += status != 422 || server_->counts().rejected == rejected ? 1 : 0;
+  // On a machine that stands still for the time of the overlap, the API server learns too late of a
+  // certificate. A request shows this by its own time, and then the test begins again.
+  Duration slowest = kOverlap;
+  for (int attempt = 0; attempt < 3 && (attempt == 0 || bypassed > 0) && slowest > kOverlap / 2;
+       ++attempt) {
+    called = bypassed = 0;
+    certificates.clear();
+    slowest = {};
+    const auto end = runner_.clock().Now() + std::chrono::minutes(1);
+    while (runner_.clock().Now() < end && (certificates.size() < 5 || called <= 100)) {
+      // An untrusted webhook is skipped (failurePolicy: Ignore) and the pod is created, unless a
+      // deployed webhook rejects it too. So the test counts this webhook's rejections.
+      for (int i = 0; i < 10; ++i, ++called) {
+        const int64_t rejected = server_->counts().rejected;
+        const auto start = runner_.clock().Now();
+        const int status = DryRun(InvalidPod()).status;
+        slowest = std::max<Duration>(slowest, runner_.clock().Now() - start);
+        bypassed += status != 422 || server_->counts().rejected == rejected ? 1 : 0;
+      }
+      const Json secret = ParseJson(serving()).value();
+      certificates.insert(secret.Find("data")->StringAt("tls.crt").value());
     }
-    const Json secret = ParseJson(serving()).value();
-    certificates.insert(secret.Find("data")->StringAt("tls.crt").value());
   }
   EXPECT_EQ(bypassed, 0) << "of " << called;
   EXPECT_GE(certificates.size(), 5u);
