@@ -46,11 +46,8 @@ std::string UnhealthyText(const device::NodeInventory& inventory) {
 }
 
 const Json* FindCondition(const Json& node) {
-  const Json* status = node.Find("status");
-  const Json* conditions = status != nullptr ? status->Find("conditions") : nullptr;
-  if (conditions == nullptr || !conditions->is_array()) return nullptr;
-  for (const Json& each : conditions->items()) {
-    if (each.StringAt("type").value_or("") == names::kConditionGpuReady) return &each;
+  for (const Json& each : ItemsAt(node, {"status", "conditions"})) {
+    if (TextAt(each, {"type"}) == names::kConditionGpuReady) return &each;
   }
   return nullptr;
 }
@@ -115,10 +112,9 @@ std::optional<Json> ConditionPatchFor(const Json& node, const NodeCondition& con
 
 std::optional<Json> GpuCountPatchFor(const Json& node, size_t count) {
   const std::string wanted = std::to_string(count);
-  const Json* status = node.Find("status");
   Json changes = Json::MakeObject();
   for (const std::string_view part : {"capacity", "allocatable"}) {
-    const Json* resources = status != nullptr ? status->Find(part) : nullptr;
+    const Json* resources = FindPath(node, {"status", part});
     const std::string current =
         resources != nullptr ? resources->StringAt(names::kResourceGpuCount).value_or("0") : "0";
     if (current == wanted) continue;
@@ -130,9 +126,7 @@ std::optional<Json> GpuCountPatchFor(const Json& node, size_t count) {
 }
 
 std::string LabelOf(const Json& node, std::string_view name) {
-  const Json* metadata = node.Find("metadata");
-  const Json* labels = metadata != nullptr ? metadata->Find("labels") : nullptr;
-  return labels != nullptr ? labels->StringAt(name).value_or("") : "";
+  return TextAt(node, {"metadata", "labels", name});
 }
 
 bool WasGpuNode(const Json& node) {
@@ -140,15 +134,13 @@ bool WasGpuNode(const Json& node) {
 }
 
 std::optional<Json> TaintPatchFor(const Json& node, const TaintKeys& keys) {
-  const Json* spec = node.Find("spec");
-  const Json* taints = spec != nullptr ? spec->Find("taints") : nullptr;
-  if (taints == nullptr || !taints->is_array()) return std::nullopt;
+  const Json::Array& taints = ItemsAt(node, {"spec", "taints"});
   Json patch = Json::MakeArray();
   // The removals start at the end, because a removal moves the taints behind it. The test (RFC
   // 6902, 4.6) makes the whole patch fail if another client has changed the list since it was read.
-  for (size_t i = taints->items().size(); i-- > 0;) {
-    const Json& taint = taints->items()[i];
-    if (!taint.is_object() || !keys.contains(taint.StringAt("key").value_or(""))) continue;
+  for (size_t i = taints.size(); i-- > 0;) {
+    const Json& taint = taints[i];
+    if (!taint.is_object() || !keys.contains(TextAt(taint, {"key"}))) continue;
     const std::string path = fmt::format("/spec/taints/{}", i);
     Json test = Operation("test", path);
     test.Set("value", taint);

@@ -78,22 +78,16 @@ std::vector<NodeEvent> EventsBetween(const std::optional<device::NodeInventory>&
 }
 
 std::optional<device::NodeInventory> InventoryOn(const Json& node) {
-  const Json* metadata = node.Find("metadata");
-  const Json* annotations = metadata != nullptr ? metadata->Find("annotations") : nullptr;
-  const Json* text =
-      annotations != nullptr ? annotations->Find(names::kAnnotationDevices) : nullptr;
-  if (text == nullptr || !text->is_string()) return std::nullopt;
-  Result<device::NodeInventory> inventory = device::DecodeNodeInventory(text->string_value());
+  Result<device::NodeInventory> inventory = device::DecodeNodeInventory(
+      TextAt(node, {"metadata", "annotations", names::kAnnotationDevices}));
   if (!inventory.ok()) return std::nullopt;
   return std::move(*inventory);
 }
 
 Json EventObject(const Json& node, const NodeEvent& event, WallTime now) {
-  const Json* metadata = node.Find("metadata");
-  const auto text = [&](std::string_view key) {
-    return metadata != nullptr ? metadata->StringAt(key).value_or("") : "";
-  };
-  const kube::InvolvedObject about{.kind = "Node", .name = text("name"), .uid = Uid(text("uid"))};
+  const kube::InvolvedObject about{.kind = "Node",
+                                   .name = TextAt(node, {"metadata", "name"}),
+                                   .uid = Uid(TextAt(node, {"metadata", "uid"}))};
   const auto kind = event.warning ? kube::EventKind::kWarning : kube::EventKind::kNormal;
   return kube::MakeEventObject(fmt::format("{}.{:x}", about.name, now.time_since_epoch().count()),
                                about, {kind, event.reason, event.message},

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/agent/node/node_publisher.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -42,17 +44,11 @@ std::string LegacyModelOf(const device::NodeInventory& inventory) {
 
 // Whether the label exists and has another owner, by the managed fields.
 bool HasOtherOwner(const Json& node, std::string_view label) {
-  const auto member = [](const Json* json, std::string_view key) {
-    return json != nullptr ? json->Find(key) : nullptr;
-  };
-  const Json* metadata = member(&node, "metadata");
-  if (member(member(metadata, "labels"), label) == nullptr) return false;
-  const Json* managed = member(metadata, "managedFields");
-  if (managed == nullptr || !managed->is_array()) return true;
-  return std::none_of(managed->items().begin(), managed->items().end(), [&](const Json& entry) {
-    const Json* fields = member(member(member(&entry, "fieldsV1"), "f:metadata"), "f:labels");
-    return entry.is_object() && entry.StringAt("manager").value_or("") == names::kAgent &&
-           member(fields, fmt::format("f:{}", label)) != nullptr;
+  if (FindPath(node, {"metadata", "labels", label}) == nullptr) return false;
+  const std::string field = fmt::format("f:{}", label);
+  return std::ranges::none_of(ItemsAt(node, {"metadata", "managedFields"}), [&](const Json& entry) {
+    return TextAt(entry, {"manager"}) == names::kAgent &&
+           FindPath(entry, {"fieldsV1", "f:metadata", "f:labels", field}) != nullptr;
   });
 }
 
@@ -100,22 +96,19 @@ PublishedNode StateOf(const device::NodeInventory& inventory, const NodeHardware
 }
 
 std::optional<Json> PatchFor(const Json& node, const PublishedNode& state) {
-  const Json* current = node.Find("metadata");
-  const auto find = [&](std::string_view key) {
-    return current != nullptr ? current->Find(key) : nullptr;
-  };
   Json metadata = Json::MakeObject();
   StringChanges wanted = state.labels;
   if (HasOtherOwner(node, names::kLabelLegacyGpuModel))
     wanted.erase(std::string(names::kLabelLegacyGpuModel));
-  if (auto labels = MergePatchFor(find("labels"), wanted)) metadata.Set("labels", *labels);
-  if (auto annotations = MergePatchFor(find("annotations"), state.annotations)) {
+  if (auto labels = MergePatchFor(FindPath(node, {"metadata", "labels"}), wanted)) {
+    metadata.Set("labels", *labels);
+  }
+  if (auto annotations =
+          MergePatchFor(FindPath(node, {"metadata", "annotations"}), state.annotations)) {
     metadata.Set("annotations", *annotations);
   }
   if (metadata.members().empty()) return std::nullopt;
-  Json patch = Json::MakeObject();
-  patch.Set("metadata", std::move(metadata));
-  return patch;
+  return Json::MakeObject({{"metadata", std::move(metadata)}});
 }
 
 NodePublisher::NodePublisher(TaskRunner* runner, NodeApi* api, NodeMetrics* metrics,
