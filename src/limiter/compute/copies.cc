@@ -1,19 +1,83 @@
 // SPDX-License-Identifier: Apache-2.0
 // The driver's functions that copy and set device memory. Copies and sets within device memory take
 // GPU time and have prices. Copies from and to the host have no prices (loader/exemptions.inc).
-#include "src/limiter/compute/copy_price.h"
+#include "src/limiter/compute/launch.h"
 #include "src/limiter/loader/driver.h"
 
 namespace tessera::cuda {
 namespace {
 
-using limiter::ChargeBoxCopy;
-using limiter::ChargeCopy;
-using limiter::ChargeUnifiedCopy;
+using limiter::current_thread;
 using limiter::driver;
-using limiter::IsInDeviceMemory;
+using limiter::Launch;
 using limiter::LaunchStream;
-using limiter::MayBeLimited;
+using limiter::Meter;
+using limiter::PriceKey;
+using limiter::Throttle;
+using limiter::Work;
+
+// Minimum bytes that a GPU moves within its memory in a nanosecond.
+constexpr uint64_t kBytesPerNanosecond = 500;
+
+// The meter of the current context's GPU. Null: the GPU has no limit, or no launch of this thread
+// has used the context yet.
+Meter* LimitedGpuMeter() {
+  if (!Throttle::Get().IsCurrent(current_thread)) return nullptr;
+  Meter* const meter = current_thread.meter;
+  return meter != nullptr && meter->gate.books().epoch() != 0 ? meter : nullptr;
+}
+
+// Calls the driver, and charges a copy or set within device memory.
+template <typename Call>
+Result ChargeCopy(uint64_t bytes, LaunchStream stream, Call call) {
+  const auto work = [=] { return Work{0x6d6f7665, bytes}; };
+  const Result result = Launch(work, int64_t(bytes / kBytesPerNanosecond) + 2'000, stream, call);
+  if (Meter* const meter = LimitedGpuMeter(); meter != nullptr)
+    meter->gate.books().RecordCopy(PriceKey(work()));
+  return result;
+}
+
+template <typename Copy>
+uint64_t BoxBytes(const Copy& copy) {
+  uint64_t bytes = uint64_t(copy.width) * copy.height;
+  if constexpr (requires { copy.depth; }) bytes *= copy.depth;
+  return bytes;
+}
+
+// False: the GPU of this thread's context has no limit.
+bool MayBeLimited() {
+  return !Throttle::Get().IsCurrent(current_thread) || LimitedGpuMeter() != nullptr;
+}
+
+// Calls the driver, so it is used only if the GPU is limited.
+bool IsInDeviceMemory(DevicePtr pointer) {
+  constexpr int kPointerMemoryType = 2;
+  MemoryType type = {};
+  return driver.cuPointerGetAttribute(&type, kPointerMemoryType, pointer) == Result::kSuccess &&
+         type == MemoryType::kDevice;
+}
+
+bool IsOnDevice(MemoryType type, DevicePtr pointer) {
+  return type == MemoryType::kDevice || type == MemoryType::kArray ||
+         (type == MemoryType::kUnified && IsInDeviceMemory(pointer));
+}
+
+// A copy of rows or planes, which is charged if both sides are in device memory.
+template <typename Copy, typename Call>
+Result ChargeBoxCopy(const Copy* copy, LaunchStream stream, Call call) {
+  const bool is_within_device = copy != nullptr && MayBeLimited() &&
+                                IsOnDevice(copy->src_type, copy->src_device) &&
+                                IsOnDevice(copy->dst_type, copy->dst_device);
+  return is_within_device ? ChargeCopy(BoxBytes(*copy), stream, call) : call();
+}
+
+// A copy whose sides are known only by their addresses.
+template <typename Call>
+Result ChargeUnifiedCopy(DevicePtr to, DevicePtr from, uint64_t bytes, LaunchStream stream,
+                         Call call) {
+  const bool is_within_device = MayBeLimited() && IsInDeviceMemory(to) && IsInDeviceMemory(from);
+  return is_within_device ? ChargeCopy(bytes, stream, call) : call();
+}
 
 // Bytes that a batch moves within device memory; 0 also if the GPU is not limited.
 uint64_t BatchBytes(const DevicePtr* to, const DevicePtr* from, const size_t* bytes, size_t count) {
@@ -149,5 +213,60 @@ BOTH(cuMemBatchDecompressAsync, _ptsz,
      (buffers, count, flags, failed, stream), stream, ChargeBatch,
      DecompressedBytes(buffers, count))
 #undef BOTH
+
+// The copy and set functions of CUDA 3.1 and earlier, with addresses and sizes of 32 bits. Drivers
+// up to CUDA 12 still export them, and cuGetProcAddress returns them to programs built for such a
+// version.
+#define COPY(name, parameters, arguments)                                \
+  LIMITER_EXPORT Result name parameters {                                \
+    return ChargeCopy(bytes, {}, [&] { return driver.name arguments; }); \
+  }
+COPY(cuMemcpyDtoD, (DevicePtrV1 to, DevicePtrV1 from, unsigned bytes), (to, from, bytes))
+COPY(cuMemcpyDtoA, (Array to, unsigned offset, DevicePtrV1 from, unsigned bytes),
+     (to, offset, from, bytes))
+COPY(cuMemcpyAtoD, (DevicePtrV1 to, Array from, unsigned offset, unsigned bytes),
+     (to, from, offset, bytes))
+COPY(cuMemcpyAtoA, (Array to, unsigned to_offset, Array from, unsigned from_offset, unsigned bytes),
+     (to, to_offset, from, from_offset, bytes))
+#undef COPY
+
+LIMITER_EXPORT Result cuMemcpyDtoDAsync(DevicePtrV1 to, DevicePtrV1 from, unsigned bytes,
+                                        Stream stream) {
+  return ChargeCopy(bytes, {.handle = stream},
+                    [&] { return driver.cuMemcpyDtoDAsync(to, from, bytes, stream); });
+}
+
+#define COPY(name, type)                                               \
+  LIMITER_EXPORT Result name(const type* copy) {                       \
+    return ChargeBoxCopy(copy, {}, [&] { return driver.name(copy); }); \
+  }
+COPY(cuMemcpy2D, Memcpy2DV1)
+COPY(cuMemcpy2DUnaligned, Memcpy2DV1)
+COPY(cuMemcpy3D, Memcpy3DV1)
+#undef COPY
+
+#define COPY(name, type)                                                                       \
+  LIMITER_EXPORT Result name(const type* copy, Stream stream) {                                \
+    return ChargeBoxCopy(copy, {.handle = stream}, [&] { return driver.name(copy, stream); }); \
+  }
+COPY(cuMemcpy2DAsync, Memcpy2DV1)
+COPY(cuMemcpy3DAsync, Memcpy3DV1)
+#undef COPY
+
+// `width` is the size of an element.
+#define SET(bits, type, width)                                                                    \
+  LIMITER_EXPORT Result cuMemsetD##bits(DevicePtrV1 to, type value, unsigned count) {             \
+    return ChargeCopy(uint64_t(count) * width, {},                                                \
+                      [&] { return driver.cuMemsetD##bits(to, value, count); });                  \
+  }                                                                                               \
+  LIMITER_EXPORT Result cuMemsetD2D##bits(DevicePtrV1 to, unsigned pitch, type value,             \
+                                          unsigned columns, unsigned rows) {                      \
+    return ChargeCopy(uint64_t(columns) * rows * width, {},                                       \
+                      [&] { return driver.cuMemsetD2D##bits(to, pitch, value, columns, rows); }); \
+  }
+SET(8, unsigned char, 1)
+SET(16, unsigned short, 2)
+SET(32, unsigned, 4)
+#undef SET
 
 }  // namespace tessera::cuda
