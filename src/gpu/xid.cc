@@ -11,11 +11,10 @@
 namespace tessera::gpu {
 namespace {
 
-using enum XidCause;
 using enum XidAction;
 
 constexpr XidInfo kCatalog[] = {
-#define TESSERA_XID(code, name, cause, action) {code, name, cause, action},
+#define TESSERA_XID(code, name, action) {code, name, action},
 #include "api/xids.inc"
 #undef TESSERA_XID
 };

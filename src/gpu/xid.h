@@ -11,13 +11,11 @@
 
 namespace tessera::gpu {
 
-enum class XidCause { kApplication, kHardware, kDriver, kUnclear };
 enum class XidAction { kNone, kRestartApplication, kResetGpu, kRebootNode, kCheckHardware };
 
 struct XidInfo {
   uint64_t code;
   std::string_view name;
-  XidCause cause;
   XidAction action;
 };
 

@@ -12,7 +12,7 @@ using ::testing::IsEmpty;
 
 TEST(XidCatalogTest, IsInOrderAndFindsEachEntry) {
   constexpr uint64_t kCodes[] = {
-#define TESSERA_XID(code, name, cause, action) code,
+#define TESSERA_XID(code, name, action) code,
 #include "api/xids.inc"
 #undef TESSERA_XID
   };

@@ -84,7 +84,7 @@ Status CheckNvmlFunction(std::string_view name) {
 
 Status CheckXid(uint64_t code) {
   constexpr uint64_t kCodes[] = {
-#define TESSERA_XID(code, name, cause, action) code,
+#define TESSERA_XID(code, name, action) code,
 #include "api/xids.inc"
 #undef TESSERA_XID
   };
