@@ -224,7 +224,6 @@ inline constexpr std::string_view kAnnotationConfigMirror = "kubernetes.io/confi
 
 // Environment of containers.
 inline constexpr std::string_view kEnvGrantPrefix = "TESSERA_GRANT_";
-inline constexpr std::string_view kEnvGrantGpu = "TESSERA_GRANT_NVIDIA_COM_GPU";
 inline constexpr std::string_view kEnvVisibleDevices = "NVIDIA_VISIBLE_DEVICES";
 inline constexpr std::string_view kEnvGpuMemContainer =
     "ALIYUN_COM_GPU_MEM_CONTAINER";  // gpushare's other variables are named like its annotations

@@ -8,21 +8,14 @@
 namespace tessera::gpu {
 namespace {
 
-std::string_view TextOf(RecoveryAction action) {
-  switch (action) {
-    case RecoveryAction::kNone:
-      return "";
-    case RecoveryAction::kResetGpu:
-      return "the driver requests a reset of the GPU";
-    case RecoveryAction::kReboot:
-      return "the driver requests a reboot of the node";
-    case RecoveryAction::kDrainP2p:
-      return "the driver requests to drain peer-to-peer traffic";
-    case RecoveryAction::kDrainAndReset:
-      return "the driver requests to drain and reset the GPU";
-  }
-  return "";
-}
+// By RecoveryAction.
+constexpr std::string_view kRecoveryReasons[] = {
+    "",
+    "the driver requests a reset of the GPU",
+    "the driver requests a reboot of the node",
+    "the driver requests to drain peer-to-peer traffic",
+    "the driver requests to drain and reset the GPU",
+};
 
 }  // namespace
 
@@ -49,7 +42,7 @@ void HealthTracker::OnAnswer(const Status& status, std::optional<RecoveryAction>
   hang_reason_.clear();
   missing_reason_.clear();
   failure_reason_ = status.message();
-  if (status.ok() && recovery) recovery_reason_ = TextOf(*recovery);
+  if (status.ok() && recovery) recovery_reason_ = kRecoveryReasons[size_t(*recovery)];
   if (!status.ok() || !recovery_reason_.empty()) {
     if (xid_ && (status.ok() || status.code() == Code::kDataLoss)) xid_->repaired = true;
     good_polls_ = 0;

@@ -70,7 +70,6 @@ void Inventory::Impl::Open() {
   const bool close = phase_ == SessionPhase::kClosing;
   phase_ = SessionPhase::kOpening;
   jobs_.NextSession();
-  ++session_number_;
   const NvmlEventSet set = listener_ != nullptr ? listener_->event_set() : nullptr;
   listener_.reset();
   jobs_.Start<SessionReport>(
@@ -259,7 +258,6 @@ void Inventory::Impl::ReopenForLostGpus() {
 void Inventory::Impl::IdentifyAll() {
   // Late answers to earlier queries must not be assigned to the new order of GPUs.
   jobs_.NextSession();
-  ++session_number_;
   checking_driver_ = false;
   queries_.assign(table_.size(), {});
   publish_incomplete_ = false;
@@ -283,7 +281,6 @@ void Inventory::Impl::OnDrained() {
   // follow each other without a pause.
   phase_ = SessionPhase::kClosing;
   jobs_.NextSession();
-  ++session_number_;
   const bool session_was_short = session_started_ + options_.retry_max > runner_->clock().Now();
   PostInSession(session_was_short ? options_.retry_max : Duration::zero(), [this] { Open(); });
 }
@@ -299,9 +296,7 @@ bool Inventory::Impl::ReadyToPublish() const {
 
 void Inventory::Impl::OnJobEnded() {
   if (phase_ == SessionPhase::kDraining && jobs_.in_flight() == 0) return OnDrained();
-  if (phase_ == SessionPhase::kOpen &&
-      std::ranges::all_of(queries_,
-                          [](const GpuQueryState& query_state) { return query_state.answered; })) {
+  if (phase_ == SessionPhase::kOpen && std::ranges::all_of(queries_, &GpuQueryState::answered)) {
     if (forget_absent_ && table_.all_identified()) {
       table_.ForgetAbsent();
       forget_absent_ = false;
@@ -324,14 +319,13 @@ void Inventory::Impl::Publish() {
   table_.FillInventory(next.get());
   if (snapshot_ != nullptr && *snapshot_ == *next) return;
   snapshot_ = std::move(next);
-  ++stats_.snapshots;
   on_change_(snapshot_);
 }
 
 void Inventory::Impl::PostInSession(Duration delay, std::function<void()> task) {
   runner_->PostDelayed(
-      delay, [this, weak = weak_.Get(), session_number = session_number_, task = std::move(task)] {
-        if (weak && session_number_ == session_number) task();
+      delay, [this, weak = weak_.Get(), session = jobs_.session(), task = std::move(task)] {
+        if (weak && session == jobs_.session()) task();
       });
 }
 

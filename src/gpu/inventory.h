@@ -41,9 +41,8 @@ using InventorySnapshot = std::shared_ptr<const device::NodeInventory>;
 struct InventoryOptions {
   std::string sys_root = "/sys";    // …/bus/pci/devices/<bdf>/numa_node
   std::string proc_root = "/proc";  // …/driver/nvidia/gpus/<bdf>/information, for silent GPUs
-  // Below this root a driver may bring its own proc/ and sys/; see driver_files.h.
-  std::string driver_root;
-  // If set, called on the runner for the root of each session, in place of driver_root.
+  // The driver root of each session, below which a driver may bring its own proc/ and sys/; see
+  // driver_files.h. Called on the runner.
   std::function<std::string()> find_driver_root = nullptr;
   XidPolicy xids;
   // Called for each XID that the driver reports, also for one without an effect on health. `uuid`
@@ -74,7 +73,6 @@ struct InventoryStats {
   std::map<NvmlCall, uint64_t> hung_calls;
   std::map<std::pair<std::string, uint64_t>, uint64_t> xids;  // uuid, code
   uint64_t driver_loads = 0;
-  uint64_t snapshots = 0;
   int calls_stuck = 0;  // gauge: calls that hang right now
 };
 

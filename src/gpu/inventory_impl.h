@@ -49,7 +49,7 @@ class Inventory::Impl {
   };
 
   std::string DriverRoot() const {
-    return options_.find_driver_root ? options_.find_driver_root() : options_.driver_root;
+    return options_.find_driver_root ? options_.find_driver_root() : "";
   }
 
   // Sessions: inventory.cc.
@@ -96,7 +96,6 @@ class Inventory::Impl {
   JobRunner jobs_;
 
   SessionPhase phase_ = SessionPhase::kClosed;
-  uint64_t session_number_ = 0;
   std::shared_ptr<Nvml> nvml_;
   std::string fingerprint_;
   bool library_missing_ = false;  // the library's file was missing at the last check

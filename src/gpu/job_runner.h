@@ -44,6 +44,7 @@ class JobRunner {
 
   // Marks answers to earlier queries as no longer current.
   void NextSession() { ++session_; }
+  uint64_t session() const { return session_; }
   int in_flight() const { return in_flight_; }
 
  private:

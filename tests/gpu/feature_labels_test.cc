@@ -31,7 +31,8 @@ gpu::InventorySnapshot ReadInventory(const std::string& driver_root, size_t gpus
   gpu::ThreadCaller caller(&runner);
   gpu::InventorySnapshot complete;
   gpu::Inventory inventory(&runner, std::make_shared<gpu::NvmlLibraryLoader>(driver_root), &caller,
-                           {.driver_root = driver_root}, [&](gpu::InventorySnapshot snapshot) {
+                           {.find_driver_root = [&] { return driver_root; }},
+                           [&](gpu::InventorySnapshot snapshot) {
                              if (snapshot->healthy_count() != gpus) return;
                              complete = std::move(snapshot);
                              runner.Quit();
