@@ -108,7 +108,12 @@ void ConsoleRouter::HandleApi(const net::Request& request, const Reply& reply) {
 }
 
 void ConsoleRouter::LogIn(const net::Request& request, const Reply& reply) {
-  if (IsGetOrHead(request)) return ShowLogin(reply);
+  if (IsGetOrHead(request)) {
+    // Tells the login page whether users can log in with OpenID Connect.
+    Json login = Json::MakeObject();
+    if (oidc_ != nullptr) login.Set("issuer", Json::String(oidc_->issuer_host()));
+    return reply(JsonResponse(login));
+  }
   if (request.method != "POST") return reply(MethodNotAllowed("GET, HEAD, POST"));
   if (options_.dashboard) {
     return reply(ErrorResponse(Error(Code::kPermissionDenied,
@@ -133,12 +138,6 @@ void ConsoleRouter::LogIn(const net::Request& request, const Reply& reply) {
     response.headers.Add("Set-Cookie", CookieFor((*session)->id));
     reply(std::move(response));
   });
-}
-
-void ConsoleRouter::ShowLogin(const Reply& reply) {
-  Json login = Json::MakeObject();
-  if (oidc_ != nullptr) login.Set("issuer", Json::String(oidc_->issuer_host()));
-  reply(JsonResponse(login));
 }
 
 void ConsoleRouter::LogOut(const SessionPtr& session, const Reply& reply) {
@@ -208,17 +207,10 @@ void ConsoleRouter::Route(const net::Request& request, const SessionPtr& session
                            {{"Content-Type", "application/json"}, {"Cache-Control", "no-store"}},
                            reply);
   }
-  if (path == "/api/v1/explain") {
-    if (CheckRateLimit(*session, reply)) Explain(request, *session, reply);
-    return;
-  }
-  if (path == "/api/v1/room") {
-    if (CheckRateLimit(*session, reply)) ShowPodsToMove(request, *session, reply);
-    return;
-  }
+  if (path == "/api/v1/explain") return Explain(request, *session, reply);
+  if (path == "/api/v1/room") return ShowPodsToMove(request, *session, reply);
   if (path == "/api/v1/run" || path == "/api/v1/ended" || path == "/api/v1/missing-rights") {
-    if (CheckRateLimit(*session, reply)) ReadAsUser(request, session, reply);
-    return;
+    return ReadAsUser(request, session, reply);
   }
   if (path == "/api/v1/quota") return ShowQuotas(*session, reply);
   if (path == "/api/v1/models") {
@@ -240,22 +232,10 @@ void ConsoleRouter::RouteWrite(const net::Request& request, const SessionPtr& se
   if (!model_.synced()) {
     return reply(ErrorResponse(Error(Code::kUnavailable, "the cluster is being read")));
   }
-  if (path == "/api/v1/preview") {
-    if (CheckRateLimit(*session, reply)) PreviewWorkload(request, session, reply);
-    return;
-  }
-  if (path == "/api/v1/whatif") {
-    if (CheckRateLimit(*session, reply)) AnswerWhatIf(request, *session, reply);
-    return;
-  }
-  if (path == "/api/v1/gauges") {
-    if (CheckRateLimit(*session, reply)) ShowGauges(request, *session, reply);
-    return;
-  }
-  if (path == "/api/v1/quota/preview") {
-    if (CheckRateLimit(*session, reply)) PreviewQuota(request, session, reply);
-    return;
-  }
+  if (path == "/api/v1/preview") return PreviewWorkload(request, session, reply);
+  if (path == "/api/v1/whatif") return AnswerWhatIf(request, *session, reply);
+  if (path == "/api/v1/gauges") return ShowGauges(request, *session, reply);
+  if (path == "/api/v1/quota/preview") return PreviewQuota(request, session, reply);
   if (path == "/api/v1/quota") return SetQuota(request, session, reply);
   if (path == "/api/v1/apply") return Apply(request, session, reply);
   if (path.starts_with(kNodesPath)) {

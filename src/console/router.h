@@ -61,8 +61,6 @@ class ConsoleRouter {
   void HandleApi(const net::Request& request, const Reply& reply);
   void LogIn(const net::Request& request, const Reply& reply);
   void LogOut(const SessionPtr& session, const Reply& reply);
-  // Replies whether users can log in with OpenID Connect, for the login page.
-  void ShowLogin(const Reply& reply);
   void OpenDashboard(const net::Request& request, const Reply& reply);
   // Calls `then` with the session of the request, or replies with 401.
   void WithSession(const net::Request& request, const Reply& reply,
@@ -102,7 +100,6 @@ class ConsoleRouter {
   void ShowNode(const std::string& name, const WebSession& session, const Reply& reply);
   void ShowNodeHistory(const net::Request& request, const std::string& name,
                        const SessionPtr& session, const Reply& reply);
-  void ShowNodeUsage(const std::string& name, const SessionPtr& session, const Reply& reply);
   // Whether the user may read from agents; if not, replies with an error.
   static bool MayReadAgents(const WebSession& session, const Reply& reply);
   void ShowGauges(const net::Request& request, const WebSession& session, const Reply& reply);
@@ -110,6 +107,9 @@ class ConsoleRouter {
                  const Reply& reply);
   void CordonNode(const std::string& name, const Json& body, const SessionPtr& session,
                   const Reply& reply);
+  // Sends a merge patch with the user's rights.
+  void PatchNode(const std::string& name, const Json& patch, const SessionPtr& session,
+                 const Reply& reply);
   using OnModes = std::function<void(const std::vector<AgentPool>&, const StringMap& labels)>;
   void WithModes(const std::string& name, const SessionPtr& session, const Reply& reply,
                  const OnModes& then);

@@ -55,7 +55,10 @@ void ConsoleRouter::RouteNode(const net::Request& request, std::string_view rest
   if (IsGetOrHead(request)) {
     if (subpath.empty()) return ShowNode(name, *session, reply);
     if (!CheckRateLimit(*session, reply)) return;
-    if (subpath == "usage") return ShowNodeUsage(name, session, reply);
+    if (subpath == "usage") {
+      return node_usage_.Read(session, name,
+                              [reply](const Result<Json>& usage) { reply(ResponseOf(usage)); });
+    }
     if (subpath == "history") return ShowNodeHistory(request, name, session, reply);
     if (subpath == "mode") return ShowModes(name, session, reply);
   } else {
@@ -69,11 +72,6 @@ void ConsoleRouter::RouteNode(const net::Request& request, std::string_view rest
   reply(ErrorResponse(Error(Code::kNotFound, "no such path")));
 }
 
-void ConsoleRouter::ShowNodeUsage(const std::string& name, const SessionPtr& session,
-                                  const Reply& reply) {
-  node_usage_.Read(session, name, [reply](const Result<Json>& usage) { reply(ResponseOf(usage)); });
-}
-
 bool ConsoleRouter::MayReadAgents(const WebSession& session, const Reply& reply) {
   if (session.rights.agents) return true;
   reply(ErrorResponse(Error(Code::kPermissionDenied,
@@ -84,6 +82,7 @@ bool ConsoleRouter::MayReadAgents(const WebSession& session, const Reply& reply)
 
 void ConsoleRouter::ShowGauges(const net::Request& request, const WebSession& session,
                                const Reply& reply) {
+  if (!CheckRateLimit(session, reply)) return;
   const Result<Json> body = BodyOf(request);
   if (!body.ok()) return reply(ErrorResponse(body.status()));
   const Json* list = body->Find("nodes");
@@ -160,11 +159,16 @@ void ConsoleRouter::CordonNode(const std::string& name, const Json& body, const 
                                const Reply& reply) {
   const Result<bool> cordoned = body.BoolAt("cordoned");
   if (!cordoned.ok()) return reply(ErrorResponse(cordoned.status()));
+  PatchNode(name, CordonPatch(*cordoned), session, reply);
+}
+
+void ConsoleRouter::PatchNode(const std::string& name, const Json& patch, const SessionPtr& session,
+                              const Reply& reply) {
   Send(
       session,
       [&](const kube::Client::OnObject& on_done) {
-        return session->client->Patch(kube::Node(name), kube::PatchKind::kMerge,
-                                      CordonPatch(*cordoned), {}, on_done);
+        return session->client->Patch(kube::Node(name), kube::PatchKind::kMerge, patch, {},
+                                      on_done);
       },
       [reply](const Result<Json>& node) {
         reply(node.ok() ? JsonResponse(Json::MakeObject({})) : ErrorResponse(node.status()));
@@ -226,17 +230,8 @@ void ConsoleRouter::ChooseMode(const std::string& name, const Json& body, const 
         }
         Log(Severity::kInfo, "mode of a node requested",
             {{"user", session->user}, {"node", name}, {"pool", pool_name}});
-        const Json patch =
-            Json::MakeObject({{"metadata", Json::MakeObject({{"labels", JsonOfChange(change)}})}});
-        Send(
-            session,
-            [&](const kube::Client::OnObject& on_done) {
-              return session->client->Patch(kube::Node(name), kube::PatchKind::kMerge, patch, {},
-                                            on_done);
-            },
-            [reply](const Result<Json>& node) {
-              reply(node.ok() ? JsonResponse(Json::MakeObject({})) : ErrorResponse(node.status()));
-            });
+        const Json labels_patch = Json::MakeObject({{"labels", JsonOfChange(change)}});
+        PatchNode(name, Json::MakeObject({{"metadata", labels_patch}}), session, reply);
       });
 }
 

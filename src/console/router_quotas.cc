@@ -46,6 +46,7 @@ void ConsoleRouter::ShowUsage(const WebSession& session, const Reply& reply) {
 
 void ConsoleRouter::PreviewQuota(const net::Request& request, const SessionPtr& session,
                                  const Reply& reply) {
+  if (!CheckRateLimit(*session, reply)) return;
   const Result<Json> body = BodyOf(request);
   if (!body.ok()) return reply(ErrorResponse(body.status()));
   const Result<QuotaChange> change = ParseQuotaChange(*body);

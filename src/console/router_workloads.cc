@@ -77,6 +77,7 @@ const ledger::PodEntry* ConsoleRouter::PodFor(const std::string& ns, const std::
 
 void ConsoleRouter::Explain(const net::Request& request, const WebSession& session,
                             const Reply& reply) {
+  if (!CheckRateLimit(session, reply)) return;
   const ledger::PodEntry* pod = PodFor(request.Query("namespace").value_or(""),
                                        request.Query("name").value_or(""), session, reply);
   if (pod == nullptr) return;
@@ -85,6 +86,7 @@ void ConsoleRouter::Explain(const net::Request& request, const WebSession& sessi
 
 void ConsoleRouter::ShowPodsToMove(const net::Request& request, const WebSession& session,
                                    const Reply& reply) {
+  if (!CheckRateLimit(session, reply)) return;
   if (!SeesAll(session)) {
     return reply(ErrorResponse(
         Error(Code::kPermissionDenied, "{} may not list all nodes and pods", session.user)));
@@ -100,6 +102,7 @@ void ConsoleRouter::ShowPodsToMove(const net::Request& request, const WebSession
 
 void ConsoleRouter::AnswerWhatIf(const net::Request& request, const WebSession& session,
                                  const Reply& reply) {
+  if (!CheckRateLimit(session, reply)) return;
   const Result<Json> body = BodyOf(request);
   if (!body.ok()) return reply(ErrorResponse(body.status()));
   const Result<WhatIf> what_if = ParseWhatIf(*body);
@@ -117,6 +120,7 @@ void ConsoleRouter::AnswerWhatIf(const net::Request& request, const WebSession& 
 
 void ConsoleRouter::PreviewWorkload(const net::Request& request, const SessionPtr& session,
                                     const Reply& reply) {
+  if (!CheckRateLimit(*session, reply)) return;
   const Result<Json> body = BodyOf(request);
   if (!body.ok()) return reply(ErrorResponse(body.status()));
   FieldErrors errors;
@@ -167,11 +171,9 @@ void ConsoleRouter::Apply(const net::Request& request, const SessionPtr& session
              return reply(ErrorResponse(
                  Status(created.status().code(), manifest.WithLine(created.status().message()))));
            }
-           const Json* meta = created->Find("metadata");
            Json out = Json::MakeObject({});
            for (const char* field : {"namespace", "name"}) {
-             out.Set(field,
-                     Json::String(meta == nullptr ? "" : meta->StringAt(field).value_or("")));
+             out.Set(field, Json::String(TextAt(*created, {"metadata", field})));
            }
            if (manifest.deployment) out.Set("selector", Json::String(SelectorOf(*created)));
            Log(Severity::kInfo, "workload created",
@@ -182,6 +184,7 @@ void ConsoleRouter::Apply(const net::Request& request, const SessionPtr& session
 
 void ConsoleRouter::ReadAsUser(const net::Request& request, const SessionPtr& session,
                                const Reply& reply) {
+  if (!CheckRateLimit(*session, reply)) return;
   if (request.path() == "/api/v1/missing-rights") {
     return ReplyWithTask(reply, [&](auto done) {
       return std::make_shared<MissingRights>(session, model_.feed_options(), std::move(done));
