@@ -19,7 +19,7 @@
 #include "src/kube/keyed_queue.h"
 #include "src/operator/cluster_access.h"
 #include "src/operator/fleet_reader.h"
-#include "src/operator/fleet_report.h"
+#include "src/operator/resource_status.h"
 #include "src/operator/upgrade_executor.h"
 #include "src/operator/upgrade_plans.h"
 

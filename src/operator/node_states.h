@@ -18,6 +18,7 @@
 #include "src/kube/client.h"
 #include "src/kube/objects.h"
 #include "src/kube/raw_object.h"
+#include "src/operator/driver/fleet.h"
 
 namespace tessera::operators {
 
@@ -51,12 +52,7 @@ struct AgentPodState {
 };
 Status DecodeObject(const kube::RawObject& raw, const kube::KeptFields& kept, AgentPodState* out);
 
-struct NodeProblem {
-  std::string node;
-  std::string reason;
-  std::string message;  // with the remedy
-  bool operator==(const NodeProblem&) const = default;
-};
+using driver::NodeProblem;
 
 struct NodeHealth {
   size_t total = 0;

@@ -241,7 +241,7 @@ std::string Removal::ReleaseDrivers() {
   if (!report || report->problems.empty()) {
     return "the nodes are being released from upgrades and drivers";
   }
-  const driver::FleetProblem& first = report->problems.front();
+  const NodeProblem& first = report->problems.front();
   return fmt::format("node {}: {}", first.node, first.message);
 }
 

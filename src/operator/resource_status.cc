@@ -223,16 +223,13 @@ Json StatusOf(const StatusInput& input, const Json* previous, WallTime now) {
 }
 
 void AddDriverProblems(const FleetReport& drivers, NodeHealth* nodes) {
-  for (const driver::FleetProblem& driver_problem : drivers.problems) {
+  for (const NodeProblem& driver_problem : drivers.problems) {
     const bool known = std::ranges::any_of(nodes->problems, [&](const NodeProblem& problem) {
       return problem.node == driver_problem.node;
     });
     if (known) continue;
     ++nodes->problem_count;
-    if (nodes->problems.size() < kMaxProblems) {
-      nodes->problems.push_back(
-          {driver_problem.node, driver_problem.reason, driver_problem.message});
-    }
+    if (nodes->problems.size() < kMaxProblems) nodes->problems.push_back(driver_problem);
   }
 }
 

@@ -14,7 +14,7 @@
 #include "src/base/clock.h"
 #include "src/base/status.h"
 #include "src/formats/json.h"
-#include "src/operator/fleet_report.h"
+#include "src/operator/driver/fleet.h"
 #include "src/operator/node_states.h"
 
 namespace tessera::operators {
@@ -28,6 +28,21 @@ struct ComponentReport {
   std::string message;  // the problem and the remedy
   size_t object_count = 0;
   bool operator==(const ComponentReport&) const = default;
+};
+
+struct DriverPoolReport {
+  std::string name;
+  driver::UpgradeCounts counts;
+  int on_host = 0;      // nodes with a driver of the host or of NVIDIA's operator
+  std::string blocked;  // why no further node may begin to upgrade; "": a node may begin
+  std::string plan;     // of the upgrade that waits or runs, for users; "": none
+  bool operator==(const DriverPoolReport&) const = default;
+};
+
+struct FleetReport {
+  std::vector<DriverPoolReport> pools;  // pools with a managed driver
+  std::vector<NodeProblem> problems;
+  std::string access_error;  // which request failed, and why; "": none
 };
 
 struct StatusInput {

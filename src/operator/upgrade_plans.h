@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "src/operator/driver/fleet.h"
-#include "src/operator/fleet_report.h"
+#include "src/operator/resource_status.h"
 
 namespace tessera::operators {
 

@@ -68,11 +68,11 @@ struct FleetPod {
 // By revision: the DaemonSet of a pool with that revision, as JSON.
 using Revisions = std::map<std::string, std::string, std::less<>>;
 
-struct FleetProblem {
+struct NodeProblem {
   std::string node;
-  std::string reason;  // a word in camel case
-  std::string message;
-  bool operator==(const FleetProblem&) const = default;
+  std::string reason;   // a word in camel case
+  std::string message;  // with the remedy
+  bool operator==(const NodeProblem&) const = default;
 };
 
 struct NodePatch {
@@ -98,7 +98,7 @@ struct FleetView {
   std::vector<Release> releases;
   std::vector<Json> daemonsets;
   Revisions revisions;  // current revisions, and those to which a node may be rolled back
-  std::vector<FleetProblem> problems;
+  std::vector<NodeProblem> problems;
 };
 
 // `known`: the `revisions` of earlier views. The result points into `pools`.
