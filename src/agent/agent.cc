@@ -393,7 +393,7 @@ void Agent::Impl::SetGpusFound(bool found) {
 // Runs on the grants' thread.
 std::unique_ptr<Pods> Agent::Impl::MakePods(TaskRunner* runner) const {
   auto pods =
-      KubePods::Make(io_, runner, options_.kubeconfig, options_.node_name, options_.gpu_mem_unit);
+      ConnectPods(io_, runner, options_.kubeconfig, options_.node_name, options_.gpu_mem_unit);
   if (pods.ok()) return *std::move(pods);
   Log(Severity::kError,
       "no access to the API server: pods get the GPUs that the kubelet names, and assignments of "

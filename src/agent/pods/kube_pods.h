@@ -8,9 +8,11 @@
 #include <string>
 
 #include "src/agent/pods/pods.h"
-#include "src/base/strings.h"
+#include "src/base/status.h"
 #include "src/base/task_runner.h"
 #include "src/base/uid.h"
+#include "src/device/dialects.h"
+#include "src/kube/objects.h"
 #include "src/net/io_thread.h"
 
 namespace tessera::agent {
@@ -22,27 +24,10 @@ Uid NodeUidOf(const kube::ObjectMeta& pod);
 // The part of a pod that the agent needs. `unit`: the unit of aliyun.com/gpu-mem in its request.
 std::shared_ptr<const PodInfo> PodInfoOf(const kube::PodObject& pod, device::MemoryUnit unit);
 
-class KubePods final : public Pods {
- public:
-  // Errors: see kube::FindConfig. `gpu_mem_unit`: the unit in which pods request
-  // aliyun.com/gpu-mem.
-  static Result<std::unique_ptr<KubePods>> Make(net::IoThread* io, TaskRunner* runner,
-                                                const std::string& kubeconfig,
-                                                const std::string& node_name,
-                                                device::MemoryUnit gpu_mem_unit);
-  ~KubePods() override;
-
-  void Start(Delegate* delegate) override;
-  const Map& pods() const override;
-  bool synced() const override;
-  Status last_error() const override;
-  void Annotate(const PodInfo& pod, const StringMap& annotations) override;
-  void Record(const PodInfo& pod, const PodEvent& event) override;
-
- private:
-  struct Impl;
-  explicit KubePods(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
-};
+// Errors: see kube::FindConfig. `gpu_mem_unit`: the unit in which pods request aliyun.com/gpu-mem.
+Result<std::unique_ptr<Pods>> ConnectPods(net::IoThread* io, TaskRunner* runner,
+                                          const std::string& kubeconfig,
+                                          const std::string& node_name,
+                                          device::MemoryUnit gpu_mem_unit);
 
 }  // namespace tessera::agent

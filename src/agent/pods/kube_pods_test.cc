@@ -42,7 +42,7 @@ class KubePodsWriteTest : public ::testing::Test, private Pods::Delegate {
     server_.OnRequest([this](const net::Request& request) {
       if (request.method == "PATCH") patches_.push_back(request.body);
     });
-    pods_ = KubePods::Make(&io_, &runner_, kubeconfig, "n1", device::MemoryUnit::kGiB).value();
+    pods_ = ConnectPods(&io_, &runner_, kubeconfig, "n1", device::MemoryUnit::kGiB).value();
   }
   void Sync() {
     pods_->Start(this);
@@ -69,7 +69,7 @@ class KubePodsWriteTest : public ::testing::Test, private Pods::Delegate {
   net::IoThread io_;
   kube::testing::FakeApiServer server_{io_, runner_};
   std::vector<std::string> patches_;
-  std::unique_ptr<KubePods> pods_;
+  std::unique_ptr<Pods> pods_;
 
  private:
   void OnPod(const Uid&) override {}
