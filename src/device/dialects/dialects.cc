@@ -2,18 +2,40 @@
 #include "src/device/dialects.h"
 
 #include <algorithm>
-#include <array>
+#include <map>
+#include <utility>
 
 #include "api/names.h"
 #include "src/base/strings.h"
 #include "src/device/dialects/annotation_values.h"
 #include "src/device/dialects/gpu_manager_annotations.h"
-#include "src/device/dialects/parser.h"
+#include "src/device/mig_profile.h"
 #include "src/device/quantity.h"
 
 namespace tessera::device {
-namespace dialects {
+namespace {
 
+// Non-negative amounts of one dialect's resources that a container requests, by resource name.
+using Amounts = std::map<std::string, int64_t, std::less<>>;
+
+struct DialectParser {
+  Dialect dialect;
+  // Appended to the error "is not a whole number": advice on what to request instead.
+  std::string_view whole_number_hint;
+  // Sets count and shares of `request`, whose name, phase and dialect are set. At least one amount
+  // is not 0.
+  Status (*parse)(const Amounts& amounts, const DialectOptions& options, ContainerRequest* request);
+};
+
+// `container "main": tencent.com/vcuda-core: 150 is …`
+template <typename... Args>
+Status Reject(std::string_view container, std::string_view resource,
+              fmt::format_string<Args...> format, Args&&... args) {
+  return Error(Code::kInvalidArgument, "container \"{}\": {}: {}", container, resource,
+               fmt::format(format, std::forward<Args>(args)...));
+}
+
+// `amount` × `unit` as the memory of a share; rejected above kMaxShareMemory.
 Result<Bytes> ShareMemory(std::string_view container, std::string_view resource, int64_t amount,
                           Bytes unit) {
   if (amount > kMaxShareMemory.count() / unit.count()) {
@@ -23,6 +45,7 @@ Result<Bytes> ShareMemory(std::string_view container, std::string_view resource,
   return unit * amount;
 }
 
+// Sets the request to `count` whole devices; rejects a count above kMaxDevicesPerContainer.
 Status SetWholeDevices(std::string_view resource, int64_t count, ContainerRequest* request) {
   if (count > kMaxDevicesPerContainer) {
     return Reject(request->name, resource,
@@ -34,20 +57,95 @@ Status SetWholeDevices(std::string_view resource, int64_t count, ContainerReques
   return Status::Ok();
 }
 
-}  // namespace dialects
+// nvidia.com/gpu and nvidia.com/mig-<profile>, as in NVIDIA's device plugin.
+Status ParseGpu(const Amounts& amounts, const DialectOptions&, ContainerRequest* request) {
+  request->exclusive = true;
+  return SetWholeDevices(names::kResourceGpu, amounts.begin()->second, request);
+}
 
-namespace {
+Status ParseMig(const Amounts& amounts, const DialectOptions&, ContainerRequest* request) {
+  for (const auto& [resource, amount] : amounts) {
+    if (amount == 0) continue;
+    if (!request->mig_profile.empty()) {
+      return Reject(request->name, resource,
+                    "the container requests {}{} too: request one profile in each container",
+                    names::kResourceMigPrefix, request->mig_profile);
+    }
+    request->mig_profile = resource.substr(names::kResourceMigPrefix.size());
+    if (!IsMigProfile(request->mig_profile)) {
+      return Reject(request->name, resource,
+                    "\"{}\" is not a MIG profile: request one like {}1g.10gb", request->mig_profile,
+                    names::kResourceMigPrefix);
+    }
+    RETURN_IF_ERROR(SetWholeDevices(resource, amount, request));
+  }
+  return Status::Ok();
+}
 
-using dialects::Amounts;
-using dialects::DialectParser;
-using dialects::Reject;
+// aliyun.com/gpu-mem, as in Alibaba's gpushare: memory of one GPU that all containers of the pod
+// share, without a compute request.
+Status ParseGpuMem(const Amounts& amounts, const DialectOptions& options,
+                   ContainerRequest* request) {
+  const Bytes unit = SizeOf(options.gpu_mem_unit);
+  ASSIGN_OR_RETURN(request->per_gpu.memory, ShareMemory(request->name, names::kResourceGpuMem,
+                                                        amounts.begin()->second, unit));
+  request->count = 1;
+  return Status::Ok();
+}
+
+// tencent.com/vcuda-core and tencent.com/vcuda-memory, as in TKEStack's gpu-manager.
+constexpr int64_t kCoresPerGpu = kWholeGpu.count() / kVcudaCore.count();
+
+int64_t AmountOf(const Amounts& amounts, std::string_view resource) {
+  const auto amount = amounts.find(resource);
+  return amount == amounts.end() ? 0 : amount->second;
+}
+
+Status ParseShare(int64_t core, int64_t memory, ContainerRequest* request) {
+  if (memory == 0) {
+    return Reject(request->name, names::kResourceVcudaMemory,
+                  "is missing or 0 beside {}: {}: request 1 or more blocks of 256 MiB",
+                  names::kResourceVcudaCore, core);
+  }
+  ASSIGN_OR_RETURN(request->per_gpu.memory, ShareMemory(request->name, names::kResourceVcudaMemory,
+                                                        memory, kVcudaMemoryBlock));
+  request->per_gpu.compute = kVcudaCore * core;
+  request->count = 1;
+  return Status::Ok();
+}
+
+Status ParseVcuda(const Amounts& amounts, const DialectOptions&, ContainerRequest* request) {
+  const int64_t core = AmountOf(amounts, names::kResourceVcudaCore);
+  const int64_t memory = AmountOf(amounts, names::kResourceVcudaMemory);
+  if (core == 0) {
+    return Reject(request->name, names::kResourceVcudaCore,
+                  "is missing or 0 beside {}: {}: request 1 to 99, or a multiple of 100",
+                  names::kResourceVcudaMemory, memory);
+  }
+  if (core < kCoresPerGpu) return ParseShare(core, memory, request);
+  // Whole GPUs come with all their memory, so a memory request beside them is ignored.
+  request->exclusive = true;
+  RETURN_IF_ERROR(SetWholeDevices(names::kResourceVcudaCore, core / kCoresPerGpu, request));
+  const int64_t below = core - core % kCoresPerGpu;
+  if (core == below) return Status::Ok();
+  return Reject(request->name, names::kResourceVcudaCore,
+                "{} is neither 1 to 99 nor a multiple of 100: request {} or {}", core, below,
+                below + kCoresPerGpu);
+}
+
+constexpr DialectParser kParsers[] = {
+    {Dialect::kNvidiaGpu,
+     "request whole GPUs, or a part of one with tencent.com/vcuda-core or aliyun.com/gpu-mem",
+     ParseGpu},
+    {Dialect::kNvidiaMig, "request whole slices", ParseMig},
+    {Dialect::kGpuMem, "request whole units, GiB or MiB as the cluster is configured", ParseGpuMem},
+    {Dialect::kVcuda, "request whole units", ParseVcuda},
+};
 
 const DialectParser* ParserOf(std::string_view resource) {
-  static constexpr std::array<const DialectParser*, 4> kParsers = {
-      &dialects::kNvidiaGpu, &dialects::kNvidiaMig, &dialects::kGpuMem, &dialects::kVcuda};
   const std::optional<Dialect> dialect = DialectOfResource(resource);
-  for (const DialectParser* parser : kParsers) {
-    if (parser->dialect == dialect) return parser;
+  for (const DialectParser& parser : kParsers) {
+    if (parser.dialect == dialect) return &parser;
   }
   return nullptr;
 }
