@@ -32,15 +32,15 @@ Status Pages::Start(net::IoThread* io, const AgentOptions& options) {
 
 Status Pages::MakeExporter(const AgentOptions& options) {
   if (options.collect_interval == Duration::zero()) return Status::Ok();
-  ExporterOptions exporter;
-  ASSIGN_OR_RETURN(exporter.counters, LoadCounters(options.collectors));
-  exporter.hostname = options.node_name.empty() ? HostName() : options.node_name;
-  exporter.style = options.metric_labels;
-  exporter.interval = options.collect_interval;
-  exporter.exports_xids = options.xids.watches_xids();
-  exporter.xid_window = options.xid_window;
+  ASSIGN_OR_RETURN(CounterSpecs counters, LoadCounters(options.collectors));
+  PageOptions page;
+  page.counters = std::make_shared<const CounterSpecs>(std::move(counters));
+  page.style = options.metric_labels;
+  page.hostname = options.node_name.empty() ? HostName() : options.node_name;
+  page.exports_xids = options.xids.watches_xids();
+  page.xid_window = options.xid_window;
   exporter_ = std::make_unique<Exporter>(
-      runner_, exporter,
+      runner_, std::move(page), options.collect_interval,
       Exporter::Sources{sources_.make_loader(), sources_.caller, sources_.holdings});
   return Status::Ok();
 }

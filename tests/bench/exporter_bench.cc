@@ -204,8 +204,10 @@ void BenchScrapes(const std::string& library_dir, int rounds) {
     Exporter::Sources sources;
     sources.loader = std::make_shared<gpu::NvmlLibraryLoader>(root);
     sources.caller = caller.get();
-    ExporterOptions options{.counters = AllCounters(SIZE_MAX), .hostname = "node-1"};
-    exporter = std::make_unique<Exporter>(&runner, std::move(options), std::move(sources));
+    PageOptions options{.counters = std::make_shared<const CounterSpecs>(AllCounters(SIZE_MAX)),
+                        .hostname = "node-1"};
+    exporter = std::make_unique<Exporter>(&runner, std::move(options), std::chrono::seconds(1),
+                                          std::move(sources));
     exporter->Start();
     auto started = StatusPage::Start(
         &io, &runner, "127.0.0.1:0",

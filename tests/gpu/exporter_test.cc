@@ -65,12 +65,13 @@ class SimulatedExporterTest : public ::testing::Test {
     state_ = std::make_unique<sim::State>();
     ASSERT_EQ(state_->Open(sim::StateDir(root)), 0);
     OnRunner([&] {
-      ExporterOptions options{.counters = DefaultCounters(), .hostname = "node"};
-      options.interval = milliseconds(200);
+      PageOptions options{.counters = std::make_shared<const CounterSpecs>(DefaultCounters()),
+                          .hostname = "node"};
       Exporter::Sources sources;
       sources.loader = std::make_shared<gpu::NvmlLibraryLoader>(root);
       sources.caller = caller_.get();
-      exporter_ = std::make_unique<Exporter>(&runner_, std::move(options), std::move(sources));
+      exporter_ = std::make_unique<Exporter>(&runner_, std::move(options), milliseconds(200),
+                                             std::move(sources));
       exporter_->Start();
     });
   }

@@ -5,26 +5,13 @@
 #include <vector>
 
 namespace tessera::agent {
-namespace {
 
-PageOptions PageOptionsOf(const ExporterOptions& options) {
-  return {.counters = std::make_shared<const CounterSpecs>(options.counters),
-          .style = options.style,
-          .hostname = options.hostname,
-          .exports_xids = options.exports_xids,
-          .xid_window_ms =
-              std::chrono::duration_cast<std::chrono::milliseconds>(options.xid_window).count()};
-}
-
-}  // namespace
-
-Exporter::Exporter(TaskRunner* runner, const ExporterOptions& options, Sources sources)
+Exporter::Exporter(TaskRunner* runner, PageOptions options, Duration interval, Sources sources)
     : runner_(runner),
-      page_options_(PageOptionsOf(options)),
-      xid_window_(options.xid_window),
+      page_options_(std::move(options)),
       sources_(std::move(sources)),
-      meter_(options.interval + Sampler::kReadDeadline),
-      sampler_(runner, sources_.loader, sources_.caller, page_options_.counters, options.interval,
+      meter_(interval + Sampler::kReadDeadline),
+      sampler_(runner, sources_.loader, sources_.caller, page_options_.counters, interval,
                [this] { OnRound(); }) {}
 
 void Exporter::OnXid(const std::string& uuid, uint64_t code) {
@@ -75,7 +62,7 @@ void Exporter::RequestHoldings() {
 
 void Exporter::ForgetOldXids() {
   const MonotonicTime now = runner_->clock().Now();
-  while (!recent_xids_.empty() && now - recent_xids_.front().at >= xid_window_) {
+  while (!recent_xids_.empty() && now - recent_xids_.front().at >= page_options_.xid_window) {
     const Xid& old = recent_xids_.front();
     --xids_[old.uuid].in_window[old.code];
     recent_xids_.pop_front();

@@ -19,15 +19,6 @@
 
 namespace tessera::agent {
 
-struct ExporterOptions {
-  CounterSpecs counters;
-  std::string hostname;  // "": no label
-  LabelStyle style;
-  Duration interval = std::chrono::seconds(1);
-  bool exports_xids = true;
-  Duration xid_window = std::chrono::minutes(5);  // of DCGM_EXP_XID_ERRORS_COUNT
-};
-
 class Exporter {
  public:
   struct Sources {
@@ -37,7 +28,8 @@ class Exporter {
     std::function<void(std::function<void(Holdings)> then)> holdings;
   };
 
-  Exporter(TaskRunner* runner, const ExporterOptions& options, Sources sources);
+  // `interval`: between two rounds.
+  Exporter(TaskRunner* runner, PageOptions options, Duration interval, Sources sources);
 
   void Start() { sampler_.Start(); }
   // Call when the driver has reported an XID. When the call returns, the text contains the XID.
@@ -66,7 +58,6 @@ class Exporter {
 
   TaskRunner* const runner_;
   const PageOptions page_options_;
-  const Duration xid_window_;
   const Sources sources_;
   bool holdings_requested_ = false;
   Holdings holdings_;

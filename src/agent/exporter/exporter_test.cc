@@ -19,16 +19,17 @@ class ExporterTest : public ::testing::Test {
  protected:
   ExporterTest() : quiet_([](std::string_view) {}) {
     loader_->driver = gpu::testing::FakeDriver::WithGpus(2);
-    ExporterOptions options;
-    options.counters = *ParseCounters(
+    PageOptions options;
+    options.counters = std::make_shared<const CounterSpecs>(*ParseCounters(
         "DCGM_FI_DEV_GPU_UTIL, gauge, u\nDCGM_FI_DEV_XID_ERRORS, gauge, x\n"
         "DCGM_EXP_XID_ERRORS_TOTAL, counter, t\nDCGM_EXP_XID_ERRORS_COUNT, gauge, c\n",
-        "test");
+        "test"));
     Exporter::Sources sources;
     sources.loader = loader_;
     sources.caller = &caller_;
     sources.holdings = [this](const std::function<void(Holdings)>& then) { then(holdings_); };
-    exporter_ = std::make_unique<Exporter>(&runner_, std::move(options), std::move(sources));
+    exporter_ =
+        std::make_unique<Exporter>(&runner_, std::move(options), seconds(1), std::move(sources));
     exporter_->Start();
     runner_.RunUntilIdle();
   }

@@ -62,7 +62,10 @@ std::string EscapeHelp(std::string_view help) {
 class PageWriter {
  public:
   PageWriter(const PageOptions& options, const HoldersByUuid& holders, const XidsByUuid& xids)
-      : options_(options), holders_(holders), xids_(xids) {}
+      : options_(options),
+        holders_(holders),
+        xids_(xids),
+        xid_window_ms_(std::chrono::duration_cast<std::chrono::milliseconds>(options.xid_window)) {}
 
   void AddGpu(const GpuSample& sample) {
     GpuOnPage gpu{.sample = &sample};
@@ -117,7 +120,7 @@ class PageWriter {
         return gpu.xids == nullptr
                    ? void()
                    : WriteXids(gpu, gpu.xids->in_window,
-                               {{"window_size_in_ms", std::to_string(options_.xid_window_ms)}});
+                               {{"window_size_in_ms", std::to_string(xid_window_ms_.count())}});
       default:
         if (number) WriteNumber(gpu, *number);
     }
@@ -193,6 +196,7 @@ class PageWriter {
   const PageOptions& options_;
   const HoldersByUuid& holders_;
   const XidsByUuid& xids_;
+  const std::chrono::milliseconds xid_window_ms_;
   std::vector<GpuOnPage> gpus_;
   const CounterSpec* counter_ = nullptr;
   bool family_is_open_ = false;

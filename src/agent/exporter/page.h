@@ -9,6 +9,7 @@
 // Label values are escaped. Pure. Cost: about 0.1 µs for each series.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -19,6 +20,7 @@
 #include "src/agent/exporter/counters.h"
 #include "src/agent/exporter/gpu_sample.h"
 #include "src/agent/exporter/holders.h"
+#include "src/base/clock.h"
 
 namespace tessera::agent {
 
@@ -26,7 +28,7 @@ namespace tessera::agent {
 struct XidCounts {
   uint64_t last = 0;  // 0: none
   std::map<uint64_t, uint64_t> total;
-  std::map<uint64_t, uint64_t> in_window;  // like `total`, for XIDs of the last xid_window_ms
+  std::map<uint64_t, uint64_t> in_window;  // like `total`, for XIDs of the last xid_window
 };
 using XidsByUuid = std::map<std::string, XidCounts, std::less<>>;
 
@@ -42,7 +44,7 @@ struct PageOptions {
   LabelStyle style;
   std::string hostname;      // "": no label
   bool exports_xids = true;  // false: XIDs are not watched, and their series are absent
-  int64_t xid_window_ms = 0;
+  Duration xid_window = std::chrono::minutes(5);  // of DCGM_EXP_XID_ERRORS_COUNT
 };
 
 // The caller leaves out GPUs without a sample. A family without a value is left out.

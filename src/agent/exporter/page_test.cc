@@ -31,7 +31,7 @@ class ExporterPageTest : public ::testing::Test {
     return RenderPage(options_, samples, holders_, xids_);
   }
 
-  PageOptions options_{.hostname = "n1", .xid_window_ms = 300000};
+  PageOptions options_{.hostname = "n1"};
   std::vector<GpuSample> gpus_;
   HoldersByUuid holders_;
   XidsByUuid xids_;
