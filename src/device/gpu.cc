@@ -103,14 +103,12 @@ size_t LinkMatrix::PositionOf(size_t a, size_t b) const {
 }
 
 const Gpu* NodeInventory::Find(std::string_view uuid) const {
-  const auto gpu = std::find_if(gpus.begin(), gpus.end(),
-                                [&](const Gpu& candidate) { return candidate.uuid == uuid; });
+  const auto gpu = std::ranges::find(gpus, uuid, &Gpu::uuid);
   return gpu == gpus.end() ? nullptr : &*gpu;
 }
 
 const Gpu* NodeInventory::FindByMinor(int minor) const {
-  const auto gpu = std::find_if(gpus.begin(), gpus.end(),
-                                [&](const Gpu& candidate) { return candidate.minor == minor; });
+  const auto gpu = std::ranges::find(gpus, minor, &Gpu::minor);
   return gpu == gpus.end() ? nullptr : &*gpu;
 }
 

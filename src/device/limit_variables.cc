@@ -26,25 +26,9 @@ Result<std::optional<size_t>> GpuOf(std::string_view name, std::string_view base
 }
 
 Result<int64_t> ParseSize(std::string_view text) {
-  int shift = 0;
-  if (!text.empty()) {
-    switch (text.back()) {
-      case 'k':
-      case 'K':
-        shift = 10;
-        break;
-      case 'm':
-      case 'M':
-        shift = 20;
-        break;
-      case 'g':
-      case 'G':
-        shift = 30;
-        break;
-      default:
-        break;
-    }
-  }
+  constexpr std::string_view kUnits = "kKmMgG";  // each unit is 1024 times the one before
+  const size_t unit = text.empty() ? kUnits.npos : kUnits.find(text.back());
+  const int shift = unit == kUnits.npos ? 0 : 10 * static_cast<int>(1 + unit / 2);
   if (shift != 0) text.remove_suffix(1);
   const Result<int64_t> number = ParseInt(text);
   if (number.ok() && *number >= 0 && *number <= std::numeric_limits<int64_t>::max() >> shift) {

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <set>
 
+#include "src/base/strings.h"
 #include "src/device/json_fields.h"
 #include "src/device/mig_profile.h"
 #include "src/device/plain_json.h"
@@ -17,16 +18,8 @@ namespace {
 constexpr size_t kMaxTextBytes = 200;
 constexpr size_t kMaxNotes = 8;
 
-// Truncates between characters, so that the JSON stays UTF-8.
-std::string Truncate(std::string_view text) {
-  if (text.size() <= kMaxTextBytes) return std::string(text);
-  size_t end = kMaxTextBytes;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  return std::string(text.substr(0, end));
-}
-
 void SetText(std::string_view key, std::string_view text, Json* object) {
-  if (!text.empty()) object->Set(key, Json::String(Truncate(text)));
+  if (!text.empty()) object->Set(key, Json::String(TruncateUtf8(std::string(text), kMaxTextBytes)));
 }
 
 void SetNumber(std::string_view key, std::optional<int> number, Json* object) {
@@ -37,7 +30,8 @@ void SetNumber(std::string_view key, std::optional<int> number, Json* object) {
 // is not offered.
 void EncodeHealth(const Health& health, Json* object) {
   if (health.state == Health::State::kHealthy) return;
-  object->Set(health.ok() ? "suspect" : "unhealthy", Json::String(Truncate(health.reason)));
+  object->Set(health.ok() ? "suspect" : "unhealthy",
+              Json::String(TruncateUtf8(health.reason, kMaxTextBytes)));
   if (health.ok() || health.state == Health::State::kUnhealthy) return;
   object->Set("state", Json::String(NameOf(health.state)));
 }
@@ -273,7 +267,8 @@ Result<std::string> EncodeNodeInventory(const NodeInventory& inventory) {
   if (!inventory.notes.empty()) {
     Json notes = Json::MakeArray();
     const size_t count = std::min(inventory.notes.size(), kMaxNotes);
-    for (size_t i = 0; i < count; ++i) notes.Append(Json::String(Truncate(inventory.notes[i])));
+    for (size_t i = 0; i < count; ++i)
+      notes.Append(Json::String(TruncateUtf8(inventory.notes[i], kMaxTextBytes)));
     object.Set("notes", std::move(notes));
   }
   std::string text = object.Serialize();
