@@ -32,13 +32,9 @@ int64_t ClampBytes(uint64_t bytes) { return static_cast<int64_t>(std::min(bytes,
 
 // Whether a process owns the slot. The owner holds a lock on the byte at this offset until it ends.
 bool IsOwned(int fd, size_t slot) {
-  // The kernel rejects the call unless l_pid is 0 (fcntl_getlk in fs/locks.c). It reports locks of
-  // other open file descriptions only, and also on a descriptor that is open for reading.
-  struct flock lock {};
-  lock.l_type = F_WRLCK;
-  lock.l_whence = SEEK_SET;
-  lock.l_start = static_cast<off_t>(slot);
-  lock.l_len = 1;
+  // The kernel reports locks of other open file descriptions only, and also on a descriptor that is
+  // open for reading.
+  struct flock lock = limiter::ByteRange(static_cast<int64_t>(slot));
   return ::fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 

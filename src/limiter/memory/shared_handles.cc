@@ -9,13 +9,8 @@
 
 #include <atomic>
 
+#include "src/limiter/region/region_file.h"
 #include "src/limiter/tables/blocks.h"
-
-// Older C libraries do not declare these commands; the kernel has them since 3.15.
-#ifndef F_OFD_GETLK
-#define F_OFD_GETLK 36
-#define F_OFD_SETLK 37
-#endif
 
 namespace tessera::limiter {
 namespace {
@@ -31,15 +26,6 @@ constexpr int kIdBits = 28;
 static_assert((int64_t(1) << kIdBits) * kExportsPerPiece == kFirstRange / kRangeStride);
 // A search ends without a result after this many marks.
 constexpr int kMaxMarks = 4096;
-
-struct flock RangeOf(int64_t start, int64_t bytes) {
-  struct flock range = {};
-  range.l_type = F_WRLCK;
-  range.l_whence = SEEK_SET;
-  range.l_start = start;
-  range.l_len = bytes;
-  return range;
-}
 
 int64_t StartOf(const PieceMark& mark) {
   return kFirstRange + int64_t(mark.id) * kExportsPerPiece * kRangeStride;
@@ -64,7 +50,7 @@ bool LockExportRange(int fd, const PieceMark& mark, struct flock* range) {
   const uint32_t first = uint32_t(::getpid()) * 0x9e3779b9u + counter.fetch_add(1);
   for (uint32_t i = 0; i < kExportsPerPiece; ++i) {
     const int64_t number = int64_t((first + i) % kExportsPerPiece);
-    *range = RangeOf(StartOf(mark) + number * kRangeStride, int64_t(mark.bytes / kBlockBytes));
+    *range = ByteRange(StartOf(mark) + number * kRangeStride, int64_t(mark.bytes / kBlockBytes));
     if (::fcntl(fd, F_OFD_SETLK, range) == 0) return true;
     if (errno != EAGAIN && errno != EACCES) return false;
   }
@@ -77,11 +63,11 @@ bool LockExportRange(int fd, const PieceMark& mark, struct flock* range) {
 bool SearchRange(int fd, int probe_fd, int64_t begin, int64_t end, int* searches_left,
                  PieceMark* mark) {
   while (begin < end && (*searches_left)-- > 0) {
-    struct flock found = RangeOf(begin, end - begin);
+    struct flock found = ByteRange(begin, end - begin);
     if (::fcntl(probe_fd, F_OFD_GETLK, &found) != 0 || found.l_type == F_UNLCK) return false;
     if (found.l_len <= 0 || found.l_start < begin) return false;
     const int64_t from = found.l_start, blocks = found.l_len;
-    if (!IsLocked(fd, RangeOf(from, blocks))) {
+    if (!IsLocked(fd, ByteRange(from, blocks))) {
       *mark = {uint64_t((from - kFirstRange) / kRangeStride / kExportsPerPiece),
                uint64_t(blocks) * kBlockBytes};
       return true;
@@ -123,7 +109,7 @@ bool MarkDescriptor(int fd, const PieceMark& mark, int* probe_fd) {
 }
 
 bool HasOpenDescriptor(int probe_fd, const PieceMark& mark) {
-  return IsLocked(probe_fd, RangeOf(StartOf(mark), kExportsPerPiece * kRangeStride));
+  return IsLocked(probe_fd, ByteRange(StartOf(mark), kExportsPerPiece * kRangeStride));
 }
 
 bool FindMark(int fd, PieceMark* mark) {

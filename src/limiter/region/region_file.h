@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Creates and maps the files of the region (region.h), also files of another version. Calls only
-// functions that old C libraries have, because it is part of the limiter. Threads: any. Functions
-// return 0 or an errno.
+// Creates and maps the files of the region (region.h), also files of another version, and describes
+// locks on them. Calls only functions that old C libraries have, because it is part of the limiter.
+// Threads: any. Functions return 0 or an errno.
 #pragma once
 
+#include <fcntl.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "src/limiter/region.h"
+
+// Older C libraries do not declare these commands; the kernel has them since 3.15.
+#ifndef F_OFD_GETLK
+#define F_OFD_GETLK 36
+#define F_OFD_SETLK 37
+#endif
 
 namespace tessera::limiter {
 
@@ -29,6 +36,17 @@ constexpr bool CanRead(const Layout& layout, const Header& header) {
   if (header.version < layout.version) return header.version >= layout.oldest_file;
   if (header.size < layout.size) return false;
   return header.version == layout.version || header.oldest_reader <= layout.version;
+}
+
+// A range to lock, to unlock or to test with F_OFD_SETLK and F_OFD_GETLK, which require l_pid 0
+// (fcntl_getlk in fs/locks.c).
+inline struct flock ByteRange(int64_t start, int64_t bytes = 1, short type = F_WRLCK) {
+  struct flock range = {};
+  range.l_type = type;
+  range.l_whence = SEEK_SET;
+  range.l_start = start;
+  range.l_len = bytes;
+  return range;
 }
 
 // Gives an empty file its size, its header and `mode`, independently of the umask.

@@ -5,10 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
-// Older C libraries do not declare this command; the kernel has it since 3.15.
-#ifndef F_OFD_SETLK
-#define F_OFD_SETLK 37
-#endif
+#include "src/limiter/region/region_file.h"
 
 namespace tessera::limiter {
 namespace {
@@ -21,11 +18,7 @@ constexpr int kLockTries = 1000;
 constexpr timespec kLockPause = {0, 100'000};
 
 bool LockPieces(int fd) {
-  struct flock lock = {};
-  lock.l_type = F_WRLCK;
-  lock.l_whence = SEEK_SET;
-  lock.l_start = kLockByte;
-  lock.l_len = 1;
+  struct flock lock = ByteRange(kLockByte);
   for (int tries = 0; tries < kLockTries; ++tries) {
     if (::fcntl(fd, F_OFD_SETLK, &lock) == 0) return true;
     ::nanosleep(&kLockPause, nullptr);

@@ -14,11 +14,6 @@
 #include "src/limiter/region/region_file.h"
 #include "src/limiter/region/shared_pieces.h"
 
-// Older C libraries do not declare these commands; the kernel has them since 3.15.
-#ifndef F_OFD_SETLK
-#define F_OFD_SETLK 37
-#endif
-
 namespace tessera::limiter {
 namespace {
 
@@ -45,11 +40,7 @@ int Map(const ScopedFd& file, const Layout& layout, bool writable, void** mappin
 
 // `type` is F_WRLCK or F_UNLCK.
 bool SetLock(const ScopedFd& file, uint32_t slot, short type) {
-  struct flock lock = {};
-  lock.l_type = type;
-  lock.l_whence = SEEK_SET;
-  lock.l_start = slot;
-  lock.l_len = 1;
+  struct flock lock = ByteRange(slot, 1, type);
   return ::fcntl(file.get(), F_OFD_SETLK, &lock) == 0;
 }
 bool LockSlot(const ScopedFd& file, uint32_t slot) { return SetLock(file, slot, F_WRLCK); }

@@ -12,6 +12,7 @@
 
 #include "src/base/file.h"
 #include "src/limiter/region.h"
+#include "src/limiter/region/region_file.h"
 
 namespace tessera::agent {
 
@@ -48,11 +49,7 @@ class UsageTestFile {
  private:
   void Lock(uint32_t slot) {
     Fd owner(::open(path_.c_str(), O_RDWR | O_CLOEXEC));
-    struct flock lock {};
-    lock.l_type = F_WRLCK;
-    lock.l_whence = SEEK_SET;
-    lock.l_start = slot;
-    lock.l_len = 1;
+    struct flock lock = limiter::ByteRange(slot);
     (void)::fcntl(owner.get(), F_OFD_SETLK, &lock);
     owners_[slot] = std::move(owner);
   }
