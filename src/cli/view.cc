@@ -120,10 +120,7 @@ NodeRow ClusterView::Describe(const NodeEntry& entry) const {
 std::vector<NodeRow> ClusterView::Nodes() const {
   std::vector<NodeRow> nodes;
   for (const auto& [name, entry] : ledger_.nodes()) {
-    const bool has_gpus = entry.id != placement::kNoNode;
-    if (!has_gpus && entry.problem.empty() && entry.node.inventory.without_uuids().problem.empty())
-      continue;
-    nodes.push_back(Describe(entry));
+    if (entry.has_gpus_or_problem()) nodes.push_back(Describe(entry));
   }
   return nodes;
 }

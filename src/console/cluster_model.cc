@@ -29,7 +29,6 @@ ClusterModel::ClusterModel(kube::Client& client, ModelOptions options, Delegate&
                   }}) {
   StartFeed(device::MemoryUnit::kGiB, !options_.feed.quota_name.empty());
 }
-ClusterModel::~ClusterModel() = default;
 
 void ClusterModel::StartFeed(device::MemoryUnit unit, bool with_quota) {
   feed_.reset();
@@ -148,7 +147,7 @@ std::string ClusterModel::NodeOf(const Uid& uid) const {
 
 bool ClusterModel::PublishNode(const std::string& name) {
   const ledger::NodeEntry* node = ledger_->FindNode(name);
-  if (node == nullptr || !IsGpuNode(*node)) return nodes_.erase(name) > 0;
+  if (node == nullptr || !node->has_gpus_or_problem()) return nodes_.erase(name) > 0;
   const size_t hash = HashOf(NodeText(name, nullptr));
   const auto [known, is_new] = nodes_.try_emplace(name, hash);
   return is_new || std::exchange(known->second, hash) != hash;
@@ -166,11 +165,9 @@ bool ClusterModel::PublishPod(const Uid& uid) {
 std::string ClusterModel::NodeText(
     const std::string& name,
     const std::function<bool(const std::string& ns)>& sees_namespace) const {
-  std::vector<const ledger::PodEntry*> holders;
-  for (const Uid& uid : ledger_->PodsOn(name)) holders.push_back(&ledger_->pods().at(uid));
   const ledger::NodeEntry* node = ledger_->FindNode(name);
   TESSERA_CHECK(node != nullptr);
-  return NodeJson(*ledger_, *node, HoldersOf(holders), {sees_namespace, options_.other_tenants});
+  return NodeJson(*ledger_, *node, {sees_namespace, options_.other_tenants});
 }
 
 std::string ClusterModel::PodText(const Uid& uid) const {

@@ -65,7 +65,6 @@ class ClusterModel final : private ledger::ClusterFeed::Delegate {
   };
 
   ClusterModel(kube::Client& client, ModelOptions options, Delegate& delegate);
-  ~ClusterModel() override;
   ClusterModel(const ClusterModel&) = delete;
   ClusterModel& operator=(const ClusterModel&) = delete;
 

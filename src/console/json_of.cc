@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "src/base/strings.h"
 #include "src/device/model.h"
@@ -62,6 +64,24 @@ void AddHealth(const Device& found, ObjectText* out) {
   const device::Health& health = of_slice ? found.slice->health : found.gpu->health;
   if (health.state != device::Health::State::kHealthy) out->Add("state", NameOf(health.state));
   if (!health.reason.empty()) out->Add("why", health.reason);
+}
+
+// A pod's share of one device.
+struct ShareHolder {
+  const PodEntry* pod = nullptr;
+  device::Share share;
+};
+
+// By UUID of the device, the pods that hold a part of it.
+using SharesByUuid = std::unordered_map<std::string, std::vector<ShareHolder>>;
+
+SharesByUuid HoldersOn(const std::string& node, const ClusterLedger& ledger) {
+  SharesByUuid holders;
+  for (const Uid& uid : ledger.PodsOn(node)) {
+    const PodEntry& pod = ledger.pods().at(uid);
+    for (const auto& [uuid, share] : ledger::SharesOf(pod)) holders[uuid].push_back({&pod, share});
+  }
+  return holders;
 }
 
 void AppendHolders(const std::vector<ShareHolder>& holders, const ViewerRights& rights,
@@ -141,21 +161,8 @@ std::optional<OtherTenantsDetail> OtherTenantsDetailOf(std::string_view name) {
   return static_cast<OtherTenantsDetail>(found - std::begin(kOtherTenants));
 }
 
-SharesByUuid HoldersOf(const std::vector<const PodEntry*>& pods) {
-  SharesByUuid holders;
-  for (const PodEntry* pod : pods) {
-    for (const auto& [uuid, share] : ledger::SharesOf(*pod)) holders[uuid].push_back({pod, share});
-  }
-  return holders;
-}
-
-bool IsGpuNode(const NodeEntry& node) {
-  return node.id != placement::kNoNode || !node.problem.empty() ||
-         !node.node.inventory.without_uuids().problem.empty();
-}
-
 std::string NodeJson(const ClusterLedger& ledger, const NodeEntry& node,
-                     const SharesByUuid& holders, const ViewerRights& rights) {
+                     const ViewerRights& rights) {
   const device::NodeInventory& inventory = node.node.inventory.without_uuids();
   const std::string model = device::ShortModelOf(inventory);
   std::string text;
@@ -174,6 +181,7 @@ std::string NodeJson(const ClusterLedger& ledger, const NodeEntry& node,
   out.Key("gpus");
   text.push_back('[');
   if (node.id != placement::kNoNode) {
+    const SharesByUuid holders = HoldersOn(node.node.name, ledger);
     const DeviceContext context{ledger, node, model, holders, rights};
     const size_t count = ledger.cluster().node(node.id).gpus.size();
     for (size_t i = 0; i < count; ++i) {

@@ -7,24 +7,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
-#include <vector>
 
 #include "src/device/dialects.h"
 #include "src/formats/json.h"
 #include "src/ledger/ledger.h"
 
 namespace tessera::console {
-
-// A pod's share of one device.
-struct ShareHolder {
-  const ledger::PodEntry* pod = nullptr;
-  device::Share share;
-};
-
-// By UUID of the device, the pods that hold a part of it.
-using SharesByUuid = std::unordered_map<std::string, std::vector<ShareHolder>>;
-SharesByUuid HoldersOf(const std::vector<const ledger::PodEntry*>& pods);
 
 // What a user sees of pods in namespaces whose pods the user may not list.
 enum class OtherTenantsDetail {
@@ -46,7 +34,7 @@ struct ViewerRights {
 // the pod. To keep the text of a large cluster short, a GPU's field is omitted if it is 0,
 // "healthy", or the same model as the node's.
 std::string NodeJson(const ledger::ClusterLedger& ledger, const ledger::NodeEntry& node,
-                     const SharesByUuid& holders, const ViewerRights& rights);
+                     const ViewerRights& rights);
 // The names of the links between all pairs of GPUs, row by row below the diagonal.
 Json JsonOfLinks(const device::NodeInventory& inventory);
 
@@ -57,8 +45,5 @@ struct PodRunState {
 // `why`: why the pod waits; "" if it does not wait.
 std::string PodJson(const ledger::PodEntry& pod, device::MemoryUnit unit, std::string_view why,
                     const PodRunState& run);
-
-// Whether to show the node: it has GPUs, or a problem keeps it from having any.
-bool IsGpuNode(const ledger::NodeEntry& node);
 
 }  // namespace tessera::console

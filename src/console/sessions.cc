@@ -162,10 +162,6 @@ void WebSessions::LogInWith(kube::Config config, OnSession on_done) {
   options.max_in_flight = 2;  // one user must not slow down the API server for others
   options.deadline = std::chrono::seconds(15);
   session->client = std::make_unique<kube::Client>(io_, runner_, std::move(config), options);
-  Begin(session, std::move(on_done));
-}
-
-void WebSessions::Begin(const std::shared_ptr<WebSession>& session, OnSession on_done) {
   ReviewRights(session, [this, session, on_done = std::move(on_done)](const Status& status) {
     if (!status.ok()) return on_done(status);
     MakeRoomFor(session->user);

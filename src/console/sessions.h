@@ -120,7 +120,6 @@ class WebSessions {
     Rights rights;
   };
 
-  void Begin(const std::shared_ptr<WebSession>& session, OnSession on_done);
   void ReviewRights(const std::shared_ptr<WebSession>& session, OnReviewed on_done);
   void OnAnswer(const std::shared_ptr<WebSession>& session, Result<ReviewResult> answer);
   Status TakeAnswer(const std::shared_ptr<WebSession>& session, Result<ReviewResult> answer);

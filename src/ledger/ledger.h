@@ -97,6 +97,12 @@ struct NodeEntry {
   // Taints, and labels: all of them with ExtraKeptFields::scheduling_constraints, else those of
   // KeptNodeFields.
   SharedValue<kube::NodeTraits> traits;
+
+  // Whether the node has GPUs, or a problem keeps it from having any.
+  bool has_gpus_or_problem() const {
+    return id != placement::kNoNode || !problem.empty() ||
+           !node.inventory.without_uuids().problem.empty();
+  }
 };
 
 // A pod. A cluster has tens of thousands of pods with GPUs, so values that most pods share or lack
