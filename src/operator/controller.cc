@@ -16,7 +16,7 @@ constexpr std::string_view kStatusKey = "status";
 
 }  // namespace
 
-struct Controller::Core : Reconciler::Delegate, StatusReporter::Delegate {
+struct Controller::Core : Reconciler::Delegate {
   Core(ClusterAccess a, Rendering r, ControllerOptions o)
       : access(std::move(a)),
         rendering(std::move(r)),
@@ -32,14 +32,6 @@ struct Controller::Core : Reconciler::Delegate, StatusReporter::Delegate {
   void OnReconcileDue(Duration wait) override {
     const std::string key(kResourceKey);
     wait == Duration::zero() ? queue.Add(key) : queue.AddAfter(key, wait);
-  }
-
-  void OnNodesChanged() override { OnReportChanged(); }
-
-  void OnAgentsChanged() override {
-    OnReportChanged();
-    // The removal waits until the agents' pods have ended.
-    if (reconciler.is_removing()) OnReconcileDue(Duration::zero());
   }
 
   void OnEvent(kube::EventKind kind, std::string_view reason, const std::string& message) override {

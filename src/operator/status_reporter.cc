@@ -17,19 +17,23 @@ kube::KeptFields KeptFieldsOfAgentPods() {
 }  // namespace
 
 StatusReporter::StatusReporter(const ClusterAccess& access, const std::string& ns,
-                               Reconciler& reconciler, Delegate& delegate)
+                               Reconciler& reconciler, Reconciler::Delegate& delegate)
     : access_(access),
       reconciler_(reconciler),
       delegate_(delegate),
       node_handler_(access.metrics, "nodes",
                     [this] {
                       health_.reset();
-                      delegate_.OnNodesChanged();
+                      delegate_.OnReportChanged();
                     }),
       pod_handler_(access.metrics, "pods",
                    [this] {
                      health_.reset();
-                     delegate_.OnAgentsChanged();
+                     delegate_.OnReportChanged();
+                     // The removal waits until the agents' pods have ended.
+                     if (reconciler_.is_removing()) {
+                       delegate_.OnReconcileDue(Duration::zero());
+                     }
                    }),
       nodes_(access.client, kube::ListQuery{}, KeptFieldsOfNodes(), node_handler_),
       pods_(access.client,

@@ -19,20 +19,9 @@ namespace tessera::operators {
 
 class StatusReporter {
  public:
-  class Delegate {
-   public:
-    virtual ~Delegate() = default;
-    // The status may have changed.
-    virtual void OnNodesChanged() = 0;
-    virtual void OnAgentsChanged() = 0;
-    // An Event about the resource.
-    virtual void OnEvent(kube::EventKind kind, std::string_view reason,
-                         const std::string& message) = 0;
-  };
-
   // `ns`: the namespace of the agents' pods.
   StatusReporter(const ClusterAccess& access, const std::string& ns, Reconciler& reconciler,
-                 Delegate& delegate);
+                 Reconciler::Delegate& delegate);
   StatusReporter(const StatusReporter&) = delete;
   StatusReporter& operator=(const StatusReporter&) = delete;
 
@@ -58,7 +47,7 @@ class StatusReporter {
 
   const ClusterAccess& access_;
   Reconciler& reconciler_;
-  Delegate& delegate_;
+  Reconciler::Delegate& delegate_;
   ChangeHandler<GpuNodeState> node_handler_;
   ChangeHandler<AgentPodState> pod_handler_;
   kube::Informer<GpuNodeState> nodes_;
