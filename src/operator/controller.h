@@ -23,7 +23,6 @@ struct ControllerOptions {
   Duration cluster_policy_period = std::chrono::minutes(1);
   Duration prune_delay = std::chrono::seconds(1);          // as in ObjectSet::Options
   Duration status_delay = std::chrono::milliseconds(500);  // collects changes for one write
-  Duration driver_poll = std::chrono::seconds(2);          // as in DriverController::Options
   Duration cleanup_timeout = std::chrono::minutes(2);      // as in Removal
 };
 

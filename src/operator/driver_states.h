@@ -21,7 +21,7 @@ namespace tessera::operators {
 
 struct DriverNodeState {
   kube::ObjectMeta meta;
-  driver::FleetNode node;  // without resource_version
+  driver::FleetNode node;
 
   static void Prepare(kube::ListQuery* query);
   bool operator==(const DriverNodeState&) const = default;

@@ -103,10 +103,7 @@ bool FleetReader::known() const {
 
 driver::FleetView FleetReader::View(const std::vector<driver::FleetPool>& pools) const {
   std::vector<driver::FleetNode> nodes;
-  nodes_->ForEach([&](const DriverNodeState& state) {
-    nodes.push_back(state.node);
-    nodes.back().resource_version = state.meta.resource_version;
-  });
+  nodes_->ForEach([&](const DriverNodeState& state) { nodes.push_back(state.node); });
   // Sorted, so that equal clusters give equal reports.
   std::ranges::sort(nodes, {}, &driver::FleetNode::name);
   std::vector<driver::FleetPod> drivers;

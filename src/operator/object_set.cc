@@ -11,6 +11,9 @@ namespace tessera::operators {
 namespace {
 
 constexpr std::string_view kPruneKey = "//prune";  // no component has this key
+// Waits after a failed apply or deletion.
+constexpr Duration kFirstRetry = std::chrono::milliseconds(200);
+constexpr Duration kLongestRetry = std::chrono::seconds(30);
 
 }  // namespace
 
@@ -33,14 +36,10 @@ ObjectSet::ObjectSet(kube::Client& client, kube::TypeCatalog& types, Options opt
       options_(std::move(options)),
       metrics_(metrics),
       delegate_(delegate),
-      watches_(client, types,
-               {.label_selector = options_.label_selector, .retry = options_.longest_retry},
-               metrics, static_cast<ObjectWatches::Delegate&>(*this)),
+      watches_(client, types, metrics, static_cast<ObjectWatches::Delegate&>(*this)),
       wanted_(watches_, client.runner().clock()),
       queue_(client.runner(),
-             {.max_running = 16,
-              .first_wait = options_.first_retry,
-              .longest_wait = options_.longest_retry},
+             {.max_running = 16, .first_wait = kFirstRetry, .longest_wait = kLongestRetry},
              [this](const std::string& key, kube::KeyedQueue::Done done) {
                Work(key, std::move(done));
              }) {
@@ -81,7 +80,7 @@ void ObjectSet::OnObject(const std::string& key) {
   wanted_.OnDelivered(key);
   const WantedObject* wanted = wanted_.Find(key);
   if (wanted == nullptr || removing_) {
-    queue_.AddAfter(std::string(kPruneKey), options_.first_retry);
+    queue_.AddAfter(std::string(kPruneKey), kFirstRetry);
   } else if (wanted_.HasDrifted(*wanted)) {
     queue_.AddAfter(wanted->component, wanted_.RepairWait(*wanted));
   }

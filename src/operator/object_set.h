@@ -37,14 +37,11 @@ namespace tessera::operators {
 class ObjectSet : private ObjectWatches::Delegate {
  public:
   struct Options {
-    std::string label_selector;  // of all objects
     // One object of each type and namespace that earlier settings may have rendered. These types
     // are watched from the start, to find objects to delete.
     std::vector<Json> one_of_each_kind;
     // From a change to the deletion of superfluous objects.
     Duration prune_delay = std::chrono::seconds(1);
-    Duration first_retry = std::chrono::milliseconds(200);
-    Duration longest_retry = std::chrono::seconds(30);
     kube::BeforeSend before_send;  // checked before each write
   };
   class Delegate {

@@ -11,6 +11,8 @@ namespace tessera::operators {
 namespace {
 
 constexpr std::string_view kAppsGroup = "apps";
+// From a failed lookup of a type to the next one.
+constexpr Duration kResolveRetry = std::chrono::seconds(30);
 
 // The number of wanted pods is in the status of a DaemonSet, and in the spec of a Deployment.
 WorkloadCounts CountsOf(const Json& object, int64_t generation) {
@@ -93,13 +95,9 @@ struct ObjectWatches::Follower : kube::Informer<TrackedObject>::Handler {
   std::unique_ptr<kube::Informer<TrackedObject>> informer;  // null until the type is known
 };
 
-ObjectWatches::ObjectWatches(kube::Client& client, kube::TypeCatalog& types, Options options,
+ObjectWatches::ObjectWatches(kube::Client& client, kube::TypeCatalog& types,
                              OperatorMetrics& metrics, Delegate& delegate)
-    : client_(client),
-      types_(types),
-      options_(std::move(options)),
-      metrics_(metrics),
-      delegate_(delegate) {}
+    : client_(client), types_(types), metrics_(metrics), delegate_(delegate) {}
 
 ObjectWatches::~ObjectWatches() = default;
 
@@ -127,23 +125,20 @@ void ObjectWatches::Resolve(Follower& follower, const std::string& api_version,
 
 void ObjectWatches::ResolveLater(const WatchScope& scope, const std::string& api_version,
                                  const std::string& kind) {
-  client_.runner().PostDelayed(options_.retry,
-                               [this, weak = weak_.Get(), scope, api_version, kind] {
-                                 if (!weak) return;
-                                 Follower& follower = *followers_.at(scope);
-                                 if (follower.informer == nullptr && !follower.resolving) {
-                                   Resolve(follower, api_version, kind);
-                                 }
-                               });
+  client_.runner().PostDelayed(kResolveRetry, [this, weak = weak_.Get(), scope, api_version, kind] {
+    if (!weak) return;
+    Follower& follower = *followers_.at(scope);
+    if (follower.informer == nullptr && !follower.resolving) {
+      Resolve(follower, api_version, kind);
+    }
+  });
 }
 
 void ObjectWatches::Watch(Follower& follower, const kube::ResourceType& type) {
   const WatchScope& scope = follower.scope;
-  kube::ListQuery query{.type = type, .ns = scope.ns, .label_selector = options_.label_selector};
-  if (!scope.name.empty()) {
-    query.label_selector.clear();
-    query.field_selector = "metadata.name=" + scope.name;
-  }
+  kube::ListQuery query{.type = type, .ns = scope.ns};
+  if (scope.name.empty()) query.label_selector = names::kPartOfSelector;
+  if (!scope.name.empty()) query.field_selector = "metadata.name=" + scope.name;
   const auto none = [](std::string_view) { return false; };
   follower.type = type;
   follower.informer = std::make_unique<kube::Informer<TrackedObject>>(

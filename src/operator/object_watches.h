@@ -5,7 +5,7 @@
 //
 // Threads: the client's runner. Client, types, metrics and delegate must outlive the watches.
 // Errors: a watch that fails is retried, and a type that the server does not know is looked up
-// again after `retry`.
+// again.
 #pragma once
 
 #include <compare>
@@ -50,7 +50,7 @@ Status DecodeObject(const kube::RawObject& raw, const kube::KeptFields& kept, Tr
 struct WatchScope {
   std::string type;  // "apps/v1/DaemonSet"
   std::string ns;
-  std::string name;  // "": all objects that Options::label_selector selects
+  std::string name;  // "": all objects of Tessera, by their labels
   auto operator<=>(const WatchScope&) const = default;
 };
 WatchScope ScopeOf(const Json& object);
@@ -61,10 +61,6 @@ std::string KeyOf(const Json& object);
 
 class ObjectWatches {
  public:
-  struct Options {
-    std::string label_selector;  // of all objects but Secrets
-    Duration retry = std::chrono::seconds(30);
-  };
   class Delegate {
    public:
     virtual ~Delegate() = default;
@@ -78,8 +74,8 @@ class ObjectWatches {
   using Visit =
       std::function<void(const WatchScope&, const kube::ResourceType&, const TrackedObject&)>;
 
-  ObjectWatches(kube::Client& client, kube::TypeCatalog& types, Options options,
-                OperatorMetrics& metrics, Delegate& delegate);
+  ObjectWatches(kube::Client& client, kube::TypeCatalog& types, OperatorMetrics& metrics,
+                Delegate& delegate);
   ~ObjectWatches();
   ObjectWatches(const ObjectWatches&) = delete;
   ObjectWatches& operator=(const ObjectWatches&) = delete;
@@ -107,7 +103,6 @@ class ObjectWatches {
 
   kube::Client& client_;
   kube::TypeCatalog& types_;
-  const Options options_;
   OperatorMetrics& metrics_;
   Delegate& delegate_;
   std::map<WatchScope, std::unique_ptr<Follower>> followers_;

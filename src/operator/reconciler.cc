@@ -85,17 +85,16 @@ Reconciler::Reconciler(const ClusterAccess& access, const Rendering& rendering,
     definition_->SetWanted({{"definition", {rendering_.definition}}}, {});
   }
   if (rendering_.pools) {
-    drivers_ = std::make_unique<DriverController>(
-        access_, DriverController::Options{.ns = options_.ns, .poll = options_.driver_poll},
-        static_cast<DriverController::Delegate&>(*this));
+    drivers_ =
+        std::make_unique<DriverController>(access_, DriverController::Options{.ns = options_.ns},
+                                           static_cast<DriverController::Delegate&>(*this));
   }
 }
 
 std::unique_ptr<ObjectSet> Reconciler::NewSet(std::vector<Json> one_of_each_kind) {
   return std::make_unique<ObjectSet>(
       access_.client, types_,
-      ObjectSet::Options{.label_selector = std::string(names::kPartOfSelector),
-                         .one_of_each_kind = std::move(one_of_each_kind),
+      ObjectSet::Options{.one_of_each_kind = std::move(one_of_each_kind),
                          .prune_delay = options_.prune_delay,
                          .before_send = access_.before_send},
       access_.metrics, static_cast<ObjectSet::Delegate&>(*this));

@@ -54,10 +54,8 @@ EngineCleanup::EngineCleanup(ClusterAccess access, kube::TypeCatalog& types,
                              std::vector<Json> daemonsets, Duration timeout, OnDone on_done)
     : access_(std::move(access)),
       on_done_(std::move(on_done)),
-      set_(access_.client, types,
-           {.label_selector = std::string(names::kPartOfSelector),
-            .before_send = access_.before_send},
-           access_.metrics, static_cast<ObjectSet::Delegate&>(*this)) {
+      set_(access_.client, types, {.before_send = access_.before_send}, access_.metrics,
+           static_cast<ObjectSet::Delegate&>(*this)) {
   for (const Json& set : daemonsets) {
     const Json& metadata = *set.Find("metadata");
     to_delete_.push_back({kube::kDaemonSets, metadata.StringAt("name").value(),

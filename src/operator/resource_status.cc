@@ -2,6 +2,9 @@
 #include "src/operator/resource_status.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "src/base/strings.h"
 
 namespace tessera::operators {
 namespace {
@@ -11,9 +14,7 @@ constexpr size_t kMaxMessage = 2048;
 
 std::string CutMessage(std::string text) {
   if (text.size() <= kMaxMessage) return text;
-  size_t end = kMaxMessage;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  return text.substr(0, end) + "…";
+  return TruncateUtf8(std::move(text), kMaxMessage) + "…";
 }
 
 const Json* ItemIn(const Json* status, std::string_view list, std::string_view key,
@@ -78,7 +79,6 @@ const ComponentReport* FirstOf(const StatusInput& input, ComponentState state) {
 }
 
 ConditionFields DegradedOf(const StatusInput& input) {
-  ConditionFields out{.type = "Degraded"};
   if (!input.spec_status.ok()) {
     return {"Degraded", true, "InvalidSpec",
             input.spec_status.message() + "; the objects of the last valid spec stay"};

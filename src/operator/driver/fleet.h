@@ -41,7 +41,6 @@ Result<std::vector<FleetPool>> PoolsOf(const components::Settings& settings);
 
 struct FleetNode {
   std::string name;
-  std::string resource_version;
   StringMap labels;
   StringMap annotations;
   bool unschedulable = false;

@@ -11,6 +11,9 @@
 namespace tessera::driver {
 namespace {
 
+// More restarts of the driver container are a failure.
+constexpr int kMaxDriverRestarts = 10;
+
 std::string Seconds(WallTime time) {
   return std::to_string(
       std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count());
@@ -291,7 +294,7 @@ void NodeStepper::StepRestart() {
     return;
   }
   const bool pod_has_target_revision = node_.driver && node_.driver->revision == TargetOf(node_);
-  if (pod_has_target_revision && node_.driver->restarts > policy_.max_driver_restarts) {
+  if (pod_has_target_revision && node_.driver->restarts > kMaxDriverRestarts) {
     return RollBack(fmt::format("the driver container failed {} times", node_.driver->restarts));
   }
   if (DeadlineHasPassed(policy_.restart_timeout))

@@ -85,8 +85,6 @@ struct UpgradePolicy {
   Duration drain_timeout = std::chrono::minutes(5);
   Duration restart_timeout = std::chrono::minutes(20);
   Duration validation_timeout = std::chrono::minutes(10);
-  // Maximum restarts of the driver container; more restarts are a failure.
-  int max_driver_restarts = 10;
   bool rollback = true;
 };
 

@@ -144,13 +144,11 @@ std::string Planner::SkippedText() const {
         std::ranges::count(planned_, node.name, &PlannedNode::name) != 0) {
       continue;
     }
-    const auto skip = node.labels.find(names::kLabelUpgradeSkip);
-    const auto failed = node.annotations.find(names::kAnnotationDriverFailed);
-    if (skip != node.labels.end() && skip->second == "true") {
+    if (ValueAt(node.labels, names::kLabelUpgradeSkip) == "true") {
       add(fmt::format("it has the label {}=true", names::kLabelUpgradeSkip));
     } else if (!node.ready) {
       add("it is not ready");
-    } else if (failed != node.annotations.end() && failed->second == node.wanted_revision) {
+    } else if (WantedDriverFailedOn(node)) {
       add(fmt::format("driver {} failed there before; to try it again, set the annotation {}",
                       TitleOfWanted(node), names::kAnnotationUpgradeRequested));
     } else if (!policy_.auto_upgrade) {
