@@ -77,7 +77,7 @@ func disturb(t *testing.T, name string, disturbance func(t *testing.T) time.Time
 }
 
 // registrations returns how often the agent has registered nvidia.com/gpu since the kubelet started, as the
-// kubelet counts.
+// kubelet counts. It is 0 if the kubelet does not answer.
 func registrations() int {
 	text, _ := bed.Shared.Kubectl(ctx, "get", "--raw", "/api/v1/nodes/"+node+"/proxy/metrics")
 	_, rest, _ := strings.Cut(text, `kubelet_device_plugin_registration_total{resource_name="nvidia.com/gpu"} `)
@@ -90,7 +90,11 @@ func registrations() int {
 // kubelet offers the GPUs of the next agent. Until then the kubelet rejects pods, though the API may show all GPUs.
 func killAgent(t *testing.T) (recovered time.Time) {
 	t.Helper()
-	old, before := agentPID(t), registrations()
+	old, before := agentPID(t), 0
+	bed.Eventually(t, bed.PodTimeout, "the kubelet says how often the agent has registered", func() bool {
+		before = registrations()
+		return before > 0
+	})
 	onNode(t, "kill", "-9", old)
 	// After many kills the agent's parent pauses for up to five seconds.
 	bed.Eventually(t, bed.PodTimeout, "the agent runs again", func() bool {
