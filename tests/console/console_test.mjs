@@ -162,7 +162,7 @@ async function openPage(t, options = {}) {
   const own = base;  // tests change it
   const context = await browser.newContext({ locale: 'en-US', viewport: { width: 1280, height: 800 }, ...options });
   const page = await context.newPage();
-  page.setDefaultTimeout(30_000);
+  page.setDefaultTimeout(60_000);
   const problems = [];
   page.on('pageerror', (error) => problems.push(`error: ${error.message}`));
   page.on('console', (line) => line.text().includes('Content Security Policy') && problems.push(line.text()));
@@ -426,7 +426,7 @@ test('over HTTPS more than six pages of one browser are live', async (t) => {
   const pages = [];
   for (let i = 0; i < 8; ++i) {
     const page = await context.newPage();
-    page.setDefaultTimeout(30_000);
+    page.setDefaultTimeout(60_000);
     await waitFor('the page', () => page.goto(url));
     if (i === 0) {
       await page.getByLabel('Token').fill(tokens.viewer);

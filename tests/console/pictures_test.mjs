@@ -161,7 +161,7 @@ for (const theme of ['light', 'dark']) {
       const context = await browser.newContext({ locale: 'en-US', colorScheme: theme, viewport: { width: 1280, height: kHeights[name] ?? 800 } });
       t.after(() => context.close());
       const page = await context.newPage();
-      page.setDefaultTimeout(30_000);
+      page.setDefaultTimeout(60_000);
       await page.goto(base);
       await page.getByLabel('Token').fill(token);
       await page.getByRole('button', { name: 'Log in' }).click();
