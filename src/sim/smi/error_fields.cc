@@ -11,23 +11,23 @@ enum : unsigned { kVolatile, kAggregate };
 enum : unsigned { kL1 = 0, kL2 = 1, kDram = 2, kRegisters = 3, kTexture = 4, kCbu = 6, kSram = 7 };
 
 template <unsigned type, unsigned counter_type, unsigned location>
-std::string EccAt(const NvmlGpu& gpu, const NodeValues&) {
-  return Show(gpu.EccErrorsAt(type, counter_type, location));
+std::string EccAt(const QueryLine& line) {
+  return Show(line.gpu.EccErrorsAt(type, counter_type, location));
 }
 
 template <unsigned type, unsigned counter_type>
-std::string EccTotal(const NvmlGpu& gpu, const NodeValues&) {
-  return Show(gpu.EccErrors(type, counter_type));
+std::string EccTotal(const QueryLine& line) {
+  return Show(line.gpu.EccErrors(type, counter_type));
 }
 
 template <std::uint64_t nvml::EccSramErrorStatus::*member>
-std::string Sram(const NvmlGpu& gpu, const NodeValues&) {
-  const NvmlAnswer<nvml::EccSramErrorStatus> status = gpu.SramErrors();
+std::string Sram(const QueryLine& line) {
+  const NvmlAnswer<nvml::EccSramErrorStatus> status = line.gpu.SramErrors();
   return Show(NvmlAnswer<std::uint64_t>{status.result, status.value.*member});
 }
 
-std::string SramThreshold(const NvmlGpu& gpu, const NodeValues&) {
-  const NvmlAnswer<nvml::EccSramErrorStatus> status = gpu.SramErrors();
+std::string SramThreshold(const QueryLine& line) {
+  const NvmlAnswer<nvml::EccSramErrorStatus> status = line.gpu.SramErrors();
   return ShowYesNo({status.result, status.value.threshold_exceeded});
 }
 
@@ -38,29 +38,29 @@ NvmlAnswer<unsigned> RemappedRowsValue(const NvmlGpu& gpu) {
 }
 
 template <unsigned RemappedRows::*member>
-std::string RowsCount(const NvmlGpu& gpu, const NodeValues&) {
-  return Show(RemappedRowsValue<member>(gpu));
+std::string RowsCount(const QueryLine& line) {
+  return Show(RemappedRowsValue<member>(line.gpu));
 }
 
 template <unsigned RemappedRows::*member>
-std::string RowsYesNo(const NvmlGpu& gpu, const NodeValues&) {
-  return ShowYesNo(RemappedRowsValue<member>(gpu));
+std::string RowsYesNo(const QueryLine& line) {
+  return ShowYesNo(RemappedRowsValue<member>(line.gpu));
 }
 
 template <unsigned nvml::RowRemapperHistogram::*member>
-std::string Banks(const NvmlGpu& gpu, const NodeValues&) {
-  const NvmlAnswer<nvml::RowRemapperHistogram> banks = gpu.RowHistogram();
+std::string Banks(const QueryLine& line) {
+  const NvmlAnswer<nvml::RowRemapperHistogram> banks = line.gpu.RowHistogram();
   return Show(NvmlAnswer<unsigned>{banks.result, banks.value.*member});
 }
 
 template <unsigned cause>
-std::string Retired(const NvmlGpu& gpu, const NodeValues&) {
-  return Show(gpu.RetiredPageCount(cause));
+std::string Retired(const QueryLine& line) {
+  return Show(line.gpu.RetiredPageCount(cause));
 }
 
 template <unsigned field>
-std::string FieldYesNo(const NvmlGpu& gpu, const NodeValues&) {
-  return ShowYesNo(gpu.FieldNumber(field));
+std::string FieldYesNo(const QueryLine& line) {
+  return ShowYesNo(line.gpu.FieldNumber(field));
 }
 
 // The counters of one error type and counter type, by memory.
@@ -80,7 +80,7 @@ std::string FieldYesNo(const NvmlGpu& gpu, const NodeValues&) {
   {name ".total", "", "", words " in all memories.", EccTotal<type, counter_type>}
 // clang-format on
 
-void AddEcc(std::vector<GpuField>* t) {
+void AddEcc(std::vector<QueryField>* t) {
   using Status = nvml::EccSramErrorStatus;
   t->insert(t->end(),
             {
@@ -116,50 +116,47 @@ void AddEcc(std::vector<GpuField>* t) {
 }
 #undef ECC_FIELDS
 
-void AddRepairs(std::vector<GpuField>* t) {
+void AddRepairs(std::vector<QueryField>* t) {
   using Histogram = nvml::RowRemapperHistogram;
-  t->insert(
-      t->end(),
-      {
-          {"retired_pages.single_bit_ecc.count", "retired_pages.sbe", "",
-           "Pages retired after corrected errors.", Retired<0>},
-          {"retired_pages.double_bit.count", "retired_pages.dbe", "",
-           "Pages retired after uncorrected errors.", Retired<1>},
-          {"retired_pages.pending", "", "", "Whether pages wait to be retired.",
-           [](const NvmlGpu& g, const NodeValues&) {
-             return ShowYesNo(g.Number("nvmlDeviceGetRetiredPagesPendingStatus"));
-           }},
-          {"remapped_rows.correctable", "", "", "Rows remapped after corrected errors.",
-           RowsCount<&RemappedRows::correctable>},
-          {"remapped_rows.uncorrectable", "", "", "Rows remapped after uncorrected errors.",
-           RowsCount<&RemappedRows::uncorrectable>},
-          {"remapped_rows.pending", "", "", "Whether a row waits to be remapped by a reset.",
-           RowsYesNo<&RemappedRows::pending>},
-          {"remapped_rows.failure", "", "", "Whether a row could not be remapped.",
-           RowsYesNo<&RemappedRows::failure>},
-          {"remapped_rows.histogram.max", "", "", "Banks of which all spare rows are unused.",
-           Banks<&Histogram::max>},
-          {"remapped_rows.histogram.high", "", "", "Banks of which most spare rows are unused.",
-           Banks<&Histogram::high>},
-          {"remapped_rows.histogram.partial", "", "", "Banks of which some spare rows are unused.",
-           Banks<&Histogram::partial>},
-          {"remapped_rows.histogram.low", "", "", "Banks of which few spare rows are unused.",
-           Banks<&Histogram::low>},
-          {"remapped_rows.histogram.none", "", "", "Banks without an unused spare row.",
-           Banks<&Histogram::none>},
-          {"reset_status.reset_required", "", "", "Whether the GPU has to be reset.",
-           FieldYesNo<nvml::kFieldResetStatus>},
-          {"reset_status.drain_and_reset_recommended", "", "",
-           "Whether the GPU should be drained and reset.",
-           FieldYesNo<nvml::kFieldDrainAndResetStatus>},
-          {"gpu_recovery_action", "", "", "Action that the driver requests from the operator.",
-           [](const NvmlGpu& g, const NodeValues&) { return g.RecoveryAction(); }},
-      });
+  t->insert(t->end(),
+            {
+                {"retired_pages.single_bit_ecc.count", "retired_pages.sbe", "",
+                 "Pages retired after corrected errors.", Retired<0>},
+                {"retired_pages.double_bit.count", "retired_pages.dbe", "",
+                 "Pages retired after uncorrected errors.", Retired<1>},
+                {"retired_pages.pending", "", "", "Whether pages wait to be retired.",
+                 OF_GPU(ShowYesNo(g.Number("nvmlDeviceGetRetiredPagesPendingStatus")))},
+                {"remapped_rows.correctable", "", "", "Rows remapped after corrected errors.",
+                 RowsCount<&RemappedRows::correctable>},
+                {"remapped_rows.uncorrectable", "", "", "Rows remapped after uncorrected errors.",
+                 RowsCount<&RemappedRows::uncorrectable>},
+                {"remapped_rows.pending", "", "", "Whether a row waits to be remapped by a reset.",
+                 RowsYesNo<&RemappedRows::pending>},
+                {"remapped_rows.failure", "", "", "Whether a row could not be remapped.",
+                 RowsYesNo<&RemappedRows::failure>},
+                {"remapped_rows.histogram.max", "", "", "Banks of which all spare rows are unused.",
+                 Banks<&Histogram::max>},
+                {"remapped_rows.histogram.high", "", "",
+                 "Banks of which most spare rows are unused.", Banks<&Histogram::high>},
+                {"remapped_rows.histogram.partial", "", "",
+                 "Banks of which some spare rows are unused.", Banks<&Histogram::partial>},
+                {"remapped_rows.histogram.low", "", "", "Banks of which few spare rows are unused.",
+                 Banks<&Histogram::low>},
+                {"remapped_rows.histogram.none", "", "", "Banks without an unused spare row.",
+                 Banks<&Histogram::none>},
+                {"reset_status.reset_required", "", "", "Whether the GPU has to be reset.",
+                 FieldYesNo<nvml::kFieldResetStatus>},
+                {"reset_status.drain_and_reset_recommended", "", "",
+                 "Whether the GPU should be drained and reset.",
+                 FieldYesNo<nvml::kFieldDrainAndResetStatus>},
+                {"gpu_recovery_action", "", "",
+                 "Action that the driver requests from the operator.", OF_GPU(g.RecoveryAction())},
+            });
 }
 
 }  // namespace
 
-void AddErrorFields(std::vector<GpuField>* table) {
+void AddErrorFields(std::vector<QueryField>* table) {
   AddEcc(table);
   AddRepairs(table);
 }

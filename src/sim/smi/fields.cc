@@ -72,18 +72,15 @@ std::string PciHex(const NvmlGpu& gpu, unsigned nvml::PciInfo::*member, int digi
   return pci.ok() ? Hex(pci.value.*member, digits) : kNotAvailable;
 }
 
-// Getters with one expression of the GPU g or of the node n.
-#define OF_GPU(...) \
-  []([[maybe_unused]] const NvmlGpu& g, const NodeValues&) -> std::string { return __VA_ARGS__; }
-#define OF_NODE(...) [](const NvmlGpu&, const NodeValues& n) -> std::string { return __VA_ARGS__; }
-
-void AddIdentity(std::vector<GpuField>* t) {
+void AddIdentity(std::vector<QueryField>* t) {
   t->insert(
       t->end(),
       {
-          {"timestamp", "", "", "When the query was made.", OF_NODE(n.timestamp)},
-          {"driver_version", "", "", "Version of the installed driver.", OF_NODE(n.driver_version)},
-          {"count", "", "", "Number of GPUs in the system.", OF_NODE(std::to_string(n.gpu_count))},
+          {"timestamp", "", "", "When the query was made.", OF_LINE(line.node.timestamp)},
+          {"driver_version", "", "", "Version of the installed driver.",
+           OF_LINE(line.node.driver_version)},
+          {"count", "", "", "Number of GPUs in the system.",
+           OF_LINE(std::to_string(line.node.gpu_count))},
           {"name", "gpu_name", "", "Product name of the GPU.", OF_GPU(g.Name())},
           {"serial", "gpu_serial", "", "Serial number of the board.", OF_GPU(g.Serial())},
           {"uuid", "gpu_uuid", "", "Globally unique id of the GPU.", OF_GPU(g.Uuid())},
@@ -126,7 +123,7 @@ void AddIdentity(std::vector<GpuField>* t) {
       });
 }
 
-void AddModes(std::vector<GpuField>* t) {
+void AddModes(std::vector<QueryField>* t) {
   t->insert(
       t->end(),
       {
@@ -175,7 +172,7 @@ void AddModes(std::vector<GpuField>* t) {
       });
 }
 
-void AddPcie(std::vector<GpuField>* t) {
+void AddPcie(std::vector<QueryField>* t) {
   t->insert(t->end(),
             {
                 {"pcie.link.gen.current", "pcie.link.gen.gpucurrent", "", "PCIe generation in use.",
@@ -192,7 +189,7 @@ void AddPcie(std::vector<GpuField>* t) {
 }
 
 // Fan, performance state, and reasons for reduced clocks.
-void AddClockReasons(std::vector<GpuField>* t) {
+void AddClockReasons(std::vector<QueryField>* t) {
   t->insert(
       t->end(),
       {
@@ -245,7 +242,7 @@ void AddClockReasons(std::vector<GpuField>* t) {
       });
 }
 
-void AddUse(std::vector<GpuField>* t) {
+void AddUse(std::vector<QueryField>* t) {
   t->insert(
       t->end(),
       {
@@ -282,7 +279,7 @@ void AddUse(std::vector<GpuField>* t) {
       });
 }
 
-void AddPower(std::vector<GpuField>* t) {
+void AddPower(std::vector<QueryField>* t) {
   t->insert(
       t->end(),
       {
@@ -303,7 +300,7 @@ void AddPower(std::vector<GpuField>* t) {
       });
 }
 
-void AddClocks(std::vector<GpuField>* t) {
+void AddClocks(std::vector<QueryField>* t) {
   t->insert(
       t->end(),
       {
@@ -336,14 +333,11 @@ void AddClocks(std::vector<GpuField>* t) {
       });
 }
 
-#undef OF_GPU
-#undef OF_NODE
-
 }  // namespace
 
-const std::vector<GpuField>& GpuFields() {
-  static const std::vector<GpuField> kFields = [] {
-    std::vector<GpuField> table;
+const std::vector<QueryField>& GpuFields() {
+  static const std::vector<QueryField> kFields = [] {
+    std::vector<QueryField> table;
     AddIdentity(&table);
     AddModes(&table);
     AddPcie(&table);

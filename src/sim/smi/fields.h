@@ -12,45 +12,40 @@
 
 namespace tessera::smi {
 
-struct GpuField {
+// The subject of one line of output: a GPU, and in some queries one of its processes, retired pages
+// or supported clocks.
+struct QueryLine {
+  const NvmlGpu& gpu;
+  const NodeValues& node;
+  ListedProcess process;
+  RetiredPage page;
+  ClockPair clocks;
+};
+
+struct QueryField {
   std::string_view name;   // in the header
   std::string_view alias;  // "" for none
   std::string_view unit;   // "MiB"; "" for none
   std::string_view help;
-  std::string (*value)(const NvmlGpu& gpu, const NodeValues& node);
+  std::string (*value)(const QueryLine& line);
 };
-const std::vector<GpuField>& GpuFields();
+
+// The value of a field as one expression of the GPU `g` or of the `line`.
+#define OF_GPU(...)                               \
+  [](const QueryLine& line) -> std::string {      \
+    [[maybe_unused]] const NvmlGpu& g = line.gpu; \
+    return __VA_ARGS__;                           \
+  }
+#define OF_LINE(...) [](const QueryLine& line) -> std::string { return __VA_ARGS__; }
+
+const std::vector<QueryField>& GpuFields();
 // Fields of memory errors and repairs (error_fields.cc).
-void AddErrorFields(std::vector<GpuField>* table);
+void AddErrorFields(std::vector<QueryField>* table);
 
-struct AppField {
-  std::string_view name;
-  std::string_view alias;
-  std::string_view unit;
-  std::string_view help;
-  std::string (*value)(const NvmlGpu& gpu, const ListedProcess& process, const NodeValues& node);
-};
-const std::vector<AppField>& AppFields();
-
+const std::vector<QueryField>& AppFields();
 // Fields of --query-remapped-rows, which prints one line for each GPU.
-const std::vector<GpuField>& RowFields();
-
-struct PageField {
-  std::string_view name;
-  std::string_view alias;
-  std::string_view unit;
-  std::string_view help;
-  std::string (*value)(const NvmlGpu& gpu, const RetiredPage& page, const NodeValues& node);
-};
-const std::vector<PageField>& PageFields();
-
-struct ClockField {
-  std::string_view name;
-  std::string_view alias;
-  std::string_view unit;
-  std::string_view help;
-  std::string (*value)(const NvmlGpu& gpu, const ClockPair& clocks, const NodeValues& node);
-};
-const std::vector<ClockField>& ClockFields();
+const std::vector<QueryField>& RowFields();
+const std::vector<QueryField>& PageFields();
+const std::vector<QueryField>& ClockFields();
 
 }  // namespace tessera::smi

@@ -3,57 +3,45 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "src/sim/smi/fields.h"
 
 namespace tessera::smi {
 namespace {
 
-std::string Address(const RetiredPage& page) { return fmt::format("0x{:016x}", page.address); }
-
-std::string Cause(const RetiredPage& page) {
-  return page.cause == 0 ? "Single Bit ECC" : "Double Bit ECC";
-}
+constexpr QueryField kTimestamp = {"timestamp", "", "", "When the query was made.",
+                                   OF_LINE(line.node.timestamp)};
+constexpr QueryField kGpuName = {"gpu_name", "", "", "Product name of the GPU.", OF_GPU(g.Name())};
+constexpr QueryField kGpuBusId = {"gpu_bus_id", "", "", "PCI bus id of the GPU.",
+                                  OF_GPU(g.BusId())};
+constexpr QueryField kGpuSerial = {"gpu_serial", "", "", "Serial number of the board.",
+                                   OF_GPU(g.Serial())};
+constexpr QueryField kGpuUuid = {"gpu_uuid", "", "", "Globally unique id of the GPU.",
+                                 OF_GPU(g.Uuid())};
 
 }  // namespace
 
-const std::vector<AppField>& AppFields() {
-  static const std::vector<AppField> kFields = {
-      {"timestamp", "", "", "When the query was made.",
-       [](const NvmlGpu&, const ListedProcess&, const NodeValues& n) { return n.timestamp; }},
-      {"gpu_name", "", "", "Product name of the GPU.",
-       [](const NvmlGpu& g, const ListedProcess&, const NodeValues&) { return g.Name(); }},
-      {"gpu_bus_id", "", "", "PCI bus id of the GPU.",
-       [](const NvmlGpu& g, const ListedProcess&, const NodeValues&) { return g.BusId(); }},
-      {"gpu_serial", "", "", "Serial number of the board.",
-       [](const NvmlGpu& g, const ListedProcess&, const NodeValues&) { return g.Serial(); }},
-      {"gpu_uuid", "", "", "Globally unique id of the GPU.",
-       [](const NvmlGpu& g, const ListedProcess&, const NodeValues&) { return g.Uuid(); }},
+const std::vector<QueryField>& AppFields() {
+  static const std::vector<QueryField> kFields = {
+      kTimestamp,
+      kGpuName,
+      kGpuBusId,
+      kGpuSerial,
+      kGpuUuid,
       {"pid", "", "", "Process id of the compute application.",
-       [](const NvmlGpu&, const ListedProcess& p, const NodeValues&) {
-         return std::to_string(p.pid);
-       }},
-      {"process_name", "name", "", "Name of the process.",
-       [](const NvmlGpu&, const ListedProcess& p, const NodeValues&) { return p.name; }},
+       OF_LINE(std::to_string(line.process.pid))},
+      {"process_name", "name", "", "Name of the process.", OF_LINE(line.process.name)},
       {"used_gpu_memory", "used_memory", "MiB", "Memory that the process uses.",
-       [](const NvmlGpu&, const ListedProcess& p, const NodeValues&) { return p.memory_mib; }},
+       OF_LINE(line.process.memory_mib)},
   };
   return kFields;
 }
 
-const std::vector<GpuField>& RowFields() {
-  static const std::vector<GpuField> kFields = [] {
-    std::vector<GpuField> table = {
-        {"gpu_name", "", "", "Product name of the GPU.",
-         [](const NvmlGpu& g, const NodeValues&) { return g.Name(); }},
-        {"gpu_bus_id", "", "", "PCI bus id of the GPU.",
-         [](const NvmlGpu& g, const NodeValues&) { return g.BusId(); }},
-        {"gpu_serial", "", "", "Serial number of the board.",
-         [](const NvmlGpu& g, const NodeValues&) { return g.Serial(); }},
-        {"gpu_uuid", "", "", "Globally unique id of the GPU.",
-         [](const NvmlGpu& g, const NodeValues&) { return g.Uuid(); }},
-    };
-    std::ranges::copy_if(GpuFields(), std::back_inserter(table), [](const GpuField& field) {
+const std::vector<QueryField>& RowFields() {
+  static const std::vector<QueryField> kFields = [] {
+    std::vector<QueryField> table = {kGpuName, kGpuBusId, kGpuSerial, kGpuUuid};
+    std::ranges::copy_if(GpuFields(), std::back_inserter(table), [](const QueryField& field) {
       return field.name.starts_with("remapped_rows.");
     });
     return table;
@@ -61,44 +49,29 @@ const std::vector<GpuField>& RowFields() {
   return kFields;
 }
 
-const std::vector<PageField>& PageFields() {
-  static const std::vector<PageField> kFields = {
-      {"gpu_name", "", "", "Product name of the GPU.",
-       [](const NvmlGpu& g, const RetiredPage&, const NodeValues&) { return g.Name(); }},
-      {"gpu_bus_id", "", "", "PCI bus id of the GPU.",
-       [](const NvmlGpu& g, const RetiredPage&, const NodeValues&) { return g.BusId(); }},
-      {"gpu_serial", "", "", "Serial number of the board.",
-       [](const NvmlGpu& g, const RetiredPage&, const NodeValues&) { return g.Serial(); }},
-      {"gpu_uuid", "", "", "Globally unique id of the GPU.",
-       [](const NvmlGpu& g, const RetiredPage&, const NodeValues&) { return g.Uuid(); }},
+const std::vector<QueryField>& PageFields() {
+  static const std::vector<QueryField> kFields = {
+      kGpuName,
+      kGpuBusId,
+      kGpuSerial,
+      kGpuUuid,
       {"retired_pages.address", "", "", "Address of the page.",
-       [](const NvmlGpu&, const RetiredPage& page, const NodeValues&) { return Address(page); }},
+       OF_LINE(fmt::format("0x{:016x}", line.page.address))},
       {"retired_pages.cause", "", "", "Why the page was retired.",
-       [](const NvmlGpu&, const RetiredPage& page, const NodeValues&) { return Cause(page); }},
+       OF_LINE(line.page.cause == 0 ? "Single Bit ECC" : "Double Bit ECC")},
   };
   return kFields;
 }
 
-const std::vector<ClockField>& ClockFields() {
-  static const std::vector<ClockField> kFields = {
-      {"timestamp", "", "", "When the query was made.",
-       [](const NvmlGpu&, const ClockPair&, const NodeValues& n) { return n.timestamp; }},
-      {"gpu_name", "", "", "Product name of the GPU.",
-       [](const NvmlGpu& g, const ClockPair&, const NodeValues&) { return g.Name(); }},
-      {"gpu_bus_id", "", "", "PCI bus id of the GPU.",
-       [](const NvmlGpu& g, const ClockPair&, const NodeValues&) { return g.BusId(); }},
-      {"gpu_serial", "", "", "Serial number of the board.",
-       [](const NvmlGpu& g, const ClockPair&, const NodeValues&) { return g.Serial(); }},
-      {"gpu_uuid", "", "", "Globally unique id of the GPU.",
-       [](const NvmlGpu& g, const ClockPair&, const NodeValues&) { return g.Uuid(); }},
-      {"memory", "mem", "MHz", "Memory clock.",
-       [](const NvmlGpu&, const ClockPair& c, const NodeValues&) {
-         return std::to_string(c.memory);
-       }},
-      {"graphics", "gr", "MHz", "Graphics clock.",
-       [](const NvmlGpu&, const ClockPair& c, const NodeValues&) {
-         return std::to_string(c.graphics);
-       }},
+const std::vector<QueryField>& ClockFields() {
+  static const std::vector<QueryField> kFields = {
+      kTimestamp,
+      kGpuName,
+      kGpuBusId,
+      kGpuSerial,
+      kGpuUuid,
+      {"memory", "mem", "MHz", "Memory clock.", OF_LINE(std::to_string(line.clocks.memory))},
+      {"graphics", "gr", "MHz", "Graphics clock.", OF_LINE(std::to_string(line.clocks.graphics))},
   };
   return kFields;
 }

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <functional>
+#include <algorithm>
 
 #include "src/sim/smi/fields.h"
 
@@ -34,19 +34,17 @@ std::string HeaderCell(std::string_view name, std::string_view unit, const CsvFo
   return unit.empty() || !format.units ? std::string(name) : fmt::format("{} [{}]", name, unit);
 }
 
-template <typename Field>
-const Field* Find(const std::vector<Field>& table, std::string_view name) {
-  for (const Field& field : table) {
+const QueryField* Find(const std::vector<QueryField>& table, std::string_view name) {
+  for (const QueryField& field : table) {
     if (field.name == name || field.alias == name) return &field;
   }
   return nullptr;
 }
 
-template <typename Field>
-bool SelectFields(const std::vector<Field>& table, std::string_view list,
-                  std::vector<const Field*>* selected, std::string* out) {
+bool SelectFields(const std::vector<QueryField>& table, std::string_view list,
+                  std::vector<const QueryField*>* selected, std::string* out) {
   for (std::string_view name : SplitFields(list)) {
-    const Field* field = Find(table, name);
+    const QueryField* field = Find(table, name);
     if (field == nullptr) {
       *out = fmt::format("Field \"{}\" is not a valid field to query.\n\n", name);
       return false;
@@ -56,8 +54,7 @@ bool SelectFields(const std::vector<Field>& table, std::string_view list,
   return true;
 }
 
-template <typename Field>
-void AppendHeader(const std::vector<const Field*>& fields, const CsvFormat& format,
+void AppendHeader(const std::vector<const QueryField*>& fields, const CsvFormat& format,
                   std::string* out) {
   if (!format.header) return;
   for (size_t i = 0; i < fields.size(); ++i) {
@@ -67,95 +64,67 @@ void AppendHeader(const std::vector<const Field*>& fields, const CsvFormat& form
   *out += '\n';
 }
 
-template <typename Field>
-std::string FieldHelp(const std::vector<Field>& table, std::string_view option) {
-  std::string out =
-      fmt::format("List of valid properties to query for the switch \"{}\":\n\n", option);
-  for (const Field& field : table) {
-    out += field.alias.empty() ? fmt::format("\"{}\"", field.name)
-                               : fmt::format("\"{}\" or \"{}\"", field.name, field.alias);
-    out += fmt::format("\n{}\n\n", field.help);
-  }
-  return out;
-}
-
-// Appends a line with the fields of `subject`, such as a GPU and one of its processes.
-template <typename Field, typename... Subject>
-void AppendLine(const std::vector<const Field*>& fields, const CsvFormat& format, std::string* out,
-                const Subject&... subject) {
+void AppendLine(const std::vector<const QueryField*>& fields, const CsvFormat& format,
+                const QueryLine& line, std::string* out) {
   for (size_t i = 0; i < fields.size(); ++i) {
     if (i > 0) *out += ", ";
-    *out += Cell(fields[i]->value(subject...), fields[i]->unit, format);
+    *out += Cell(fields[i]->value(line), fields[i]->unit, format);
   }
   *out += '\n';
 }
 
-// The arguments of a query.
-struct CsvQuery {
-  std::string_view fields;
-  const CsvFormat* format;
-  const NodeValues* node;
-  const std::vector<NvmlGpu>* gpus;
-};
-
-// `append_lines` appends the lines of one GPU.
-template <typename Field, typename AppendLines>
-bool QueryEach(const std::vector<Field>& table, const CsvQuery& query, std::string* out,
-               AppendLines append_lines) {
-  std::vector<const Field*> selected;
-  if (!SelectFields(table, query.fields, &selected, out)) return false;
-  AppendHeader(selected, *query.format, out);
-  for (const NvmlGpu& gpu : *query.gpus) append_lines(selected, gpu);
-  return true;
+std::vector<QueryLine> GpuLine(const NvmlGpu& gpu, const NodeValues& node) {
+  return {{.gpu = gpu, .node = node}};
 }
 
-bool QueryGpus(const std::vector<GpuField>& table, const CsvQuery& query, std::string* out) {
-  return QueryEach(table, query, out, [&](const auto& selected, const NvmlGpu& gpu) {
-    AppendLine(selected, *query.format, out, gpu, *query.node);
-  });
+std::vector<QueryLine> AppLines(const NvmlGpu& gpu, const NodeValues& node) {
+  std::vector<QueryLine> lines;
+  for (const ListedProcess& process : gpu.Processes()) {
+    if (process.type == "C") lines.push_back({.gpu = gpu, .node = node, .process = process});
+  }
+  return lines;
 }
 
-bool QueryComputeApps(const CsvQuery& query, std::string* out) {
-  return QueryEach(AppFields(), query, out, [&](const auto& selected, const NvmlGpu& gpu) {
-    for (const ListedProcess& process : gpu.Processes()) {
-      if (process.type != "C") continue;
-      AppendLine(selected, *query.format, out, gpu, process, *query.node);
-    }
-  });
+std::vector<QueryLine> PageLines(const NvmlGpu& gpu, const NodeValues& node) {
+  std::vector<QueryLine> lines;
+  for (const RetiredPage& page : gpu.RetiredPages()) {
+    lines.push_back({.gpu = gpu, .node = node, .page = page});
+  }
+  return lines;
 }
 
-bool QueryRetiredPages(const CsvQuery& query, std::string* out) {
-  return QueryEach(PageFields(), query, out, [&](const auto& selected, const NvmlGpu& gpu) {
-    for (const RetiredPage& page : gpu.RetiredPages()) {
-      AppendLine(selected, *query.format, out, gpu, page, *query.node);
-    }
-  });
+std::vector<QueryLine> ClockLines(const NvmlGpu& gpu, const NodeValues& node) {
+  std::vector<QueryLine> lines;
+  for (const ClockPair& clocks : gpu.SupportedClocks()) {
+    lines.push_back({.gpu = gpu, .node = node, .clocks = clocks});
+  }
+  return lines;
 }
 
-bool QuerySupportedClocks(const CsvQuery& query, std::string* out) {
-  return QueryEach(ClockFields(), query, out, [&](const auto& selected, const NvmlGpu& gpu) {
-    for (const ClockPair& clocks : gpu.SupportedClocks()) {
-      AppendLine(selected, *query.format, out, gpu, clocks, *query.node);
-    }
-  });
-}
-
-struct NamedQuery {
+struct QueryTable {
   QueryKind kind;
   std::string_view name;
+  const std::vector<QueryField>& (*fields)();
+  std::vector<QueryLine> (*lines)(const NvmlGpu& gpu, const NodeValues& node);
 };
-constexpr NamedQuery kQueries[] = {{QueryKind::kGpu, "gpu"},
-                                   {QueryKind::kComputeApps, "compute-apps"},
-                                   {QueryKind::kRemappedRows, "remapped-rows"},
-                                   {QueryKind::kRetiredPages, "retired-pages"},
-                                   {QueryKind::kSupportedClocks, "supported-clocks"}};
+constexpr QueryTable kQueries[] = {
+    {QueryKind::kGpu, "gpu", GpuFields, GpuLine},
+    {QueryKind::kComputeApps, "compute-apps", AppFields, AppLines},
+    {QueryKind::kRemappedRows, "remapped-rows", RowFields, GpuLine},
+    {QueryKind::kRetiredPages, "retired-pages", PageFields, PageLines},
+    {QueryKind::kSupportedClocks, "supported-clocks", ClockFields, ClockLines},
+};
+
+const QueryTable& TableOf(QueryKind kind) {
+  return *std::ranges::find(kQueries, kind, &QueryTable::kind);
+}
 
 }  // namespace
 
 bool FindQuery(std::string_view option, std::string_view prefix, QueryKind* kind) {
   if (!option.starts_with(prefix)) return false;
   option.remove_prefix(prefix.size());
-  for (const NamedQuery& query : kQueries) {
+  for (const QueryTable& query : kQueries) {
     if (query.name == option) return *kind = query.kind, true;
   }
   return false;
@@ -163,34 +132,26 @@ bool FindQuery(std::string_view option, std::string_view prefix, QueryKind* kind
 
 bool Query(QueryKind kind, std::string_view fields, const CsvFormat& format, const NodeValues& node,
            const std::vector<NvmlGpu>& gpus, std::string* out) {
-  const CsvQuery query = {fields, &format, &node, &gpus};
-  switch (kind) {
-    case QueryKind::kComputeApps:
-      return QueryComputeApps(query, out);
-    case QueryKind::kRetiredPages:
-      return QueryRetiredPages(query, out);
-    case QueryKind::kSupportedClocks:
-      return QuerySupportedClocks(query, out);
-    case QueryKind::kRemappedRows:
-      return QueryGpus(RowFields(), query, out);
-    default:
-      return QueryGpus(GpuFields(), query, out);
+  const QueryTable& query = TableOf(kind);
+  std::vector<const QueryField*> selected;
+  if (!SelectFields(query.fields(), fields, &selected, out)) return false;
+  AppendHeader(selected, format, out);
+  for (const NvmlGpu& gpu : gpus) {
+    for (const QueryLine& line : query.lines(gpu, node)) AppendLine(selected, format, line, out);
   }
+  return true;
 }
 
 std::string HelpQuery(QueryKind kind) {
-  switch (kind) {
-    case QueryKind::kComputeApps:
-      return FieldHelp(AppFields(), "--query-compute-apps=");
-    case QueryKind::kRetiredPages:
-      return FieldHelp(PageFields(), "--query-retired-pages=");
-    case QueryKind::kSupportedClocks:
-      return FieldHelp(ClockFields(), "--query-supported-clocks=");
-    case QueryKind::kRemappedRows:
-      return FieldHelp(RowFields(), "--query-remapped-rows=");
-    default:
-      return FieldHelp(GpuFields(), "--query-gpu=");
+  const QueryTable& query = TableOf(kind);
+  std::string out = fmt::format(
+      "List of valid properties to query for the switch \"--query-{}=\":\n\n", query.name);
+  for (const QueryField& field : query.fields()) {
+    out += field.alias.empty() ? fmt::format("\"{}\"", field.name)
+                               : fmt::format("\"{}\" or \"{}\"", field.name, field.alias);
+    out += fmt::format("\n{}\n\n", field.help);
   }
+  return out;
 }
 
 }  // namespace tessera::smi
