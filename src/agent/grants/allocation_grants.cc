@@ -12,21 +12,22 @@
 namespace tessera::agent {
 namespace {
 
-// An entry without claims is from another device plugin (take_over.h), and counts for all resources.
+// Placeholder while the owning container is unknown; no container can have this name.
+constexpr std::string_view kUnknownContainer = "?";
+
+// An entry without claims is from another device plugin (take_over.h), and counts for every
+// resource.
 bool HasClaim(const GrantLedger::Entry* entry, const std::string& resource) {
-  return entry != nullptr &&
-         (entry->claims.empty() ||
-          std::any_of(entry->claims.begin(), entry->claims.end(),
-                      [&](const Claim& claim) { return claim.resource == resource; }));
+  return entry != nullptr && (entry->claims.empty() ||
+                              std::ranges::count(entry->claims, resource, &Claim::resource) != 0);
 }
 
 bool HasDevices(const PodDevices& kubelet_pods, const PodInfo& pod, const std::string& container,
                 const std::string& resource) {
-  return std::any_of(kubelet_pods.held_devices.begin(), kubelet_pods.held_devices.end(),
-                     [&](const HeldDevices& held) {
-                       return held.pod_namespace == pod.ns && held.pod_name == pod.name &&
-                              held.container == container && held.resource == resource;
-                     });
+  return std::ranges::any_of(kubelet_pods.held_devices, [&](const HeldDevices& held) {
+    return held.pod_namespace == pod.ns && held.pod_name == pod.name &&
+           held.container == container && held.resource == resource;
+  });
 }
 
 std::vector<std::string> IdsForClaim(const std::string& resource, std::vector<std::string> ids) {
@@ -163,9 +164,9 @@ std::optional<AllocationGrants::PossibleOwner> AllocationGrants::NextOwner(const
   int pods = 0;
   for (const auto& pod : service_->occupancy().PodsInAdmissionOrder()) {
     const auto& containers = pod->request->containers;
-    const auto found = std::find_if(
-        containers.begin(), containers.end(),
-        [&](const auto& container) { return Matches(call, *pod, container, reallocated); });
+    const auto found = std::ranges::find_if(containers, [&](const auto& container) {
+      return Matches(call, *pod, container, reallocated);
+    });
     if (found == containers.end()) continue;
     if (has_list && !call.kubelet_pods->Lists(pod->ns, pod->name)) continue;
     next = {{pod->uid, pod->ns, pod->name, found->name}, true};

@@ -32,9 +32,6 @@
 
 namespace tessera::agent {
 
-// Placeholder while the owning container is unknown; no container can have this name.
-inline constexpr std::string_view kUnknownContainer = "?";
-
 class AllocationGrants {
  public:
   static constexpr Duration kRetryPause = std::chrono::milliseconds(10);

@@ -21,17 +21,16 @@ bool ListedWithTokens(const PodDevices& pods, const GrantLedger::Entry& entry) {
   if (entry.claims.empty()) {
     return pods.Lists(entry.holder.pod_namespace, entry.holder.pod_name);
   }
-  return std::any_of(
-      pods.held_devices.begin(), pods.held_devices.end(), [&](const HeldDevices& held) {
-        if (entry.holder.owner_known() && (held.pod_namespace != entry.holder.pod_namespace ||
-                                           held.pod_name != entry.holder.pod_name)) {
-          return false;
-        }
-        return std::any_of(entry.claims.begin(), entry.claims.end(), [&](const Claim& claim) {
-          return claim.resource == held.resource && !claim.ids.empty() &&
-                 std::find(held.ids.begin(), held.ids.end(), claim.ids[0]) != held.ids.end();
-        });
-      });
+  return std::ranges::any_of(pods.held_devices, [&](const HeldDevices& held) {
+    if (entry.holder.owner_known() && (held.pod_namespace != entry.holder.pod_namespace ||
+                                       held.pod_name != entry.holder.pod_name)) {
+      return false;
+    }
+    return std::ranges::any_of(entry.claims, [&](const Claim& claim) {
+      return claim.resource == held.resource && !claim.ids.empty() &&
+             std::ranges::count(held.ids, claim.ids[0]) != 0;
+    });
+  });
 }
 
 bool IsListed(const PodDevices& pods, const GrantLedger::Entry& entry) {
@@ -99,9 +98,9 @@ void EndedPods::Resolve(std::vector<GrantLedger::Conflict> conflicts, ContainerR
     }
     ReleaseIfProcessesEnded(
         std::move(gone), [this, conflicts, done, list_is_current, list_duration] {
-          const bool any_still_held = std::any_of(
-              conflicts.begin(), conflicts.end(),
-              [&](const auto& conflict) { return ledger_->entries().contains(conflict.key); });
+          const bool any_still_held = std::ranges::any_of(conflicts, [&](const auto& conflict) {
+            return ledger_->entries().contains(conflict.key);
+          });
           done(any_still_held ? list_is_current : Status::Ok(), list_duration);
         });
   });
@@ -165,7 +164,7 @@ bool EndedPods::RunsPerApiServer(const ContainerRef& holder) const {
 // The kubelet lists pods by name. So a pod in its list may be another pod with the name of an ended
 // pod.
 bool EndedPods::HasNamesake(const ContainerRef& holder) const {
-  return std::any_of(pods_->pods().begin(), pods_->pods().end(), [&](const auto& pod) {
+  return std::ranges::any_of(pods_->pods(), [&](const auto& pod) {
     return pod.first != holder.pod_uid && pod.second->ns == holder.pod_namespace &&
            pod.second->name == holder.pod_name;
   });
@@ -194,12 +193,10 @@ void EndedPods::Check() {
     return entry == ledger_->entries().end() || RunsPerApiServer(entry->second.holder);
   });
   PublishWithheld();
-  const auto& entries = ledger_->entries();
-  if (leaving_containers_.empty() &&
-      std::none_of(entries.begin(), entries.end(),
-                   [&](const auto& entry) { return EndedPerApiServer(entry.second.holder); })) {
-    return;
-  }
+  const bool any_ended = std::ranges::any_of(ledger_->entries(), [&](const auto& entry) {
+    return EndedPerApiServer(entry.second.holder);
+  });
+  if (leaving_containers_.empty() && !any_ended) return;
   ListKubeletPods([this](const Result<PodDevices>& kubelet_pods) {
     bool any_still_listed = false;
     Keys gone = EndedAndUnlisted(kubelet_pods, &any_still_listed);

@@ -5,7 +5,9 @@
 #include <utility>
 
 namespace tessera::agent {
+namespace {
 
+// The most that one pod holds of one GPU at one time. `holds`: all holds of the pod on the GPU.
 GpuUse PeakUse(const std::vector<const Hold*>& holds) {
   GpuUse use;
   MilliGpu sidecars, mains, init;
@@ -31,8 +33,6 @@ GpuUse PeakUse(const std::vector<const Hold*>& holds) {
   use.memory = sidecars_memory + std::max(init_memory, mains_memory);
   return use;
 }
-
-namespace {
 
 // A sidecar runs beside all containers, an init container only beside sidecars.
 bool RunTogether(device::Phase a, device::Phase b) {
@@ -87,7 +87,7 @@ bool GpuAccounts::HasRoom(const device::Gpu& gpu, const Hold& hold) const {
 bool GpuAccounts::OverlapsWithinPod(std::string_view uuid, const Hold& hold) const {
   const auto found = holds_.find(uuid);
   if (found == holds_.end()) return false;
-  return std::any_of(found->second.begin(), found->second.end(), [&](const Hold& other) {
+  return std::ranges::any_of(found->second, [&](const Hold& other) {
     return other.pod_uid == hold.pod_uid && (other.whole() || hold.whole()) &&
            RunTogether(hold.phase, other.phase);
   });

@@ -67,7 +67,4 @@ class GpuAccounts {
   std::map<std::string, std::vector<Hold>, std::less<>> holds_;
 };
 
-// The most that one pod holds of one GPU at one time. `holds`: all holds of the pod on the GPU.
-GpuUse PeakUse(const std::vector<const Hold*>& holds);
-
 }  // namespace tessera::agent

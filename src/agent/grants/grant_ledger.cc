@@ -25,8 +25,11 @@ Hold HoldOfEntry(const GrantLedger::Entry& entry, const device::DeviceShare& sha
 }
 
 bool HasToken(const GrantLedger::Entry& entry, const grant::Nonce& nonce) {
-  return std::any_of(entry.claims.begin(), entry.claims.end(),
-                     [&](const Claim& claim) { return claim.nonce == nonce; });
+  return std::ranges::count(entry.claims, nonce, &Claim::nonce) != 0;
+}
+
+bool HasShare(const GrantLedger::Entry& entry, const std::string& uuid) {
+  return std::ranges::count(entry.shares, uuid, &device::DeviceShare::uuid) != 0;
 }
 
 }  // namespace
@@ -81,10 +84,7 @@ void GrantLedger::ApplyEntry(Entry entry) {
     if (!HasToken(existing, claim.nonce)) existing.claims.push_back(std::move(claim));
   }
   for (device::DeviceShare& share : entry.shares) {
-    const bool has_share =
-        std::any_of(existing.shares.begin(), existing.shares.end(),
-                    [&](const auto& existing_share) { return existing_share.uuid == share.uuid; });
-    if (!has_share) existing.shares.push_back(std::move(share));
+    if (!HasShare(existing, share.uuid)) existing.shares.push_back(std::move(share));
   }
 }
 
@@ -173,10 +173,7 @@ std::vector<GrantLedger::Conflict> GrantLedger::ConflictsOf(
     if (gpu != nullptr && Accounts().HasRoom(*gpu, HoldOfEntry(new_entry, share))) continue;
     for (const auto& [key, entry] : entries_) {
       if (key.first == new_entry.holder.pod_uid) continue;
-      const bool shares_gpu =
-          std::any_of(entry.shares.begin(), entry.shares.end(),
-                      [&](const auto& other) { return other.uuid == share.uuid; });
-      if (shares_gpu) conflicts.push_back({key, share.uuid, entry.holder});
+      if (HasShare(entry, share.uuid)) conflicts.push_back({key, share.uuid, entry.holder});
     }
   }
   return conflicts;

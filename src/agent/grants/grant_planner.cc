@@ -19,9 +19,7 @@ std::set<std::string, std::less<>> ContestedGpus(const GrantLedger& ledger, cons
     if (key.first == uid) continue;
     const std::vector<std::string> named = NamedGpus(entry.claims);
     for (const device::DeviceShare& share : entry.shares) {
-      if (std::find(named.begin(), named.end(), share.uuid) != named.end()) {
-        contested.insert(share.uuid);
-      }
+      if (std::ranges::count(named, share.uuid) != 0) contested.insert(share.uuid);
     }
   }
   return contested;

@@ -84,8 +84,8 @@ void GrantServer::OnConnection(Fd fd) {
 void GrantServer::MakeRoom() {
   if (connections_.size() < limits_.max_connections) return accept_loop_.Resume();
   accept_loop_.Pause();
-  const auto oldest = std::find_if(connections_.begin(), connections_.end(),
-                                   [](const auto& each) { return !each.second.handling; });
+  const auto oldest =
+      std::ranges::find_if(connections_, [](const auto& each) { return !each.second.handling; });
   // An answer closes its connection, which makes room.
   if (oldest == connections_.end()) return;
   const Duration wait = oldest->second.accepted_at + limits_.stall_timeout - runner_->clock().Now();

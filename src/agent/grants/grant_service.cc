@@ -35,10 +35,9 @@ ReleaseOptions WithMetrics(ReleaseOptions release, GrantMetrics* metrics) {
 // Whether the kubelet named GPUs other than those that the container gets.
 bool KubeletNamedOthers(const GrantLedger::Entry& entry) {
   std::vector<std::string> kubelet_gpus = NamedGpus(entry.claims);
-  std::vector<std::string> granted_gpus;
-  for (const device::DeviceShare& share : entry.shares) granted_gpus.push_back(share.uuid);
-  std::sort(kubelet_gpus.begin(), kubelet_gpus.end());
-  std::sort(granted_gpus.begin(), granted_gpus.end());
+  std::vector<std::string> granted_gpus = device::UuidsOf(entry.shares);
+  std::ranges::sort(kubelet_gpus);
+  std::ranges::sort(granted_gpus);
   return !kubelet_gpus.empty() && kubelet_gpus != granted_gpus;
 }
 

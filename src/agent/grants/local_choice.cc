@@ -17,7 +17,7 @@ using device::Dialect;
 using device::Gpu;
 
 bool Contains(const std::vector<std::string>& all, const std::string& uuid) {
-  return std::find(all.begin(), all.end(), uuid) != all.end();
+  return std::ranges::count(all, uuid) != 0;
 }
 
 class LocalChooser {
@@ -84,7 +84,7 @@ class LocalChooser {
     for (const std::vector<size_t>& group : groups_) {
       std::vector<const ContainerRequest*> members;
       for (const size_t i : group) members.push_back(&all[i]);
-      if (std::find(members.begin(), members.end(), &container) != members.end()) return members;
+      if (std::ranges::count(members, &container) != 0) return members;
     }
     return {&container};
   }
@@ -112,11 +112,9 @@ class LocalChooser {
   }
 
   bool PodHas(const std::string& uuid) const {
-    return std::any_of(
-        result_.containers.begin(), result_.containers.end(), [&](const auto& container) {
-          return std::any_of(container.second.begin(), container.second.end(),
-                             [&](const DeviceShare& share) { return share.uuid == uuid; });
-        });
+    return std::ranges::any_of(result_.containers, [&](const auto& container) {
+      return std::ranges::count(container.second, uuid, &DeviceShare::uuid) != 0;
+    });
   }
 
   // The GPU of the pod's containers of dialect gpu-mem, which all use one GPU; null if none has it
@@ -208,7 +206,7 @@ class LocalChooser {
     const std::vector<std::string>& usable = suffice ? healthy : group_gpus;
     const auto is_usable = [&](const std::string& uuid) { return Contains(usable, uuid); };
     const std::vector<std::string>& named = demand_.kubelet_gpus;
-    if (IsNamed(container) && std::all_of(named.begin(), named.end(), is_usable)) return named;
+    if (IsNamed(container) && std::ranges::all_of(named, is_usable)) return named;
     return set_.chooser().ChooseDevices(usable, {}, container.count);
   }
 
@@ -223,8 +221,8 @@ class LocalChooser {
       return demand_.contested_gpus.contains(uuid) || Contains(candidates, uuid);
     };
     const auto is_named = [&](const std::string& uuid) { return Contains(named, uuid); };
-    if (IsNamed(container) && std::all_of(named.begin(), named.end(), is_allowed) &&
-        std::all_of(group_gpus.begin(), group_gpus.end(), is_named)) {
+    if (IsNamed(container) && std::ranges::all_of(named, is_allowed) &&
+        std::ranges::all_of(group_gpus, is_named)) {
       return named;
     }
     return set_.chooser().ChooseDevices(candidates, group_gpus, container.count);

@@ -215,9 +215,8 @@ StartChecks::Holders StartChecks::HoldersOf(const Call& call, const PodDevices& 
     const auto& [pod_namespace, pod, container] = owner;
     const ListedHolder holder{{Uid(), pod_namespace, pod, container}, ids == wanted};
     if (holder.exact) exact.push_back(holder);
-    const bool any = std::any_of(ids.begin(), ids.end(),
-                                 [&](const std::string& id) { return wanted.contains(id); });
-    if (any) partial.push_back(holder);
+    if (std::ranges::any_of(ids, [&](const auto& id) { return wanted.contains(id); }))
+      partial.push_back(holder);
   }
   // A kubelet can allocate an ID twice, so the holder of exactly these IDs is preferred.
   return exact.size() == 1 ? exact : partial;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/agent/grants/token_request.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "api/names.h"
@@ -48,8 +49,7 @@ Result<std::vector<Claim>> OpenTokens(const grant::GrantRequest& request,
                    "into pods",
                    token.variable);
     }
-    if (std::any_of(claims.begin(), claims.end(),
-                    [&](const Claim& claim) { return claim.resource == *resource; })) {
+    if (std::ranges::count(claims, *resource, &Claim::resource) != 0) {
       return Error(
           Code::kInvalidArgument,
           "{} is set twice in the container: remove the variable from the pod or from its image",

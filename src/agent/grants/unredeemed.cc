@@ -63,7 +63,7 @@ void UnredeemedWatch::ScheduleCheck() {
 }
 
 void UnredeemedWatch::Check() {
-  const bool any = std::any_of(pods_->pods().begin(), pods_->pods().end(), [](const auto& pod) {
+  const bool any = std::ranges::any_of(pods_->pods(), [](const auto& pod) {
     return !pod.second->ended && pod.second->request.ok() &&
            pod.second->request->requests_devices();
   });
