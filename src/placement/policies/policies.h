@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Constructors of all policies, each in a file of its own; policies.cc has the table of names.
-// Included only in src/placement.
+// Constructors of all policies; policies.cc has the table of names. Included only in src/placement.
 #pragma once
 
 #include <memory>
