@@ -10,22 +10,17 @@ Plugins::Plugins(TaskRunner* runner, const PluginsOptions& options,
                  const grant::TokenSigner* signer, const DeviceSetHolder* devices,
                  KubeletMetrics* metrics)
     : on_registered_change_(options.on_registered_change) {
-  const auto add = [&](const std::string& name, std::unique_ptr<const PluginResponder> responder) {
-    if (options.grants != nullptr) {
-      responder = std::make_unique<AllocateBindingResponder>(name, std::move(responder),
-                                                             options.device_specs, options.grants);
-    }
+  const auto add = [&](const std::string& name, PluginResponder::Ids ids, AdmissionOrder* order) {
+    auto responder = std::make_unique<const PluginResponder>(
+        name, ids, signer, &runner->clock(), order, options.grants, options.device_specs);
     auto plugin = std::make_unique<Plugin>(
         runner, PluginOptions{name, options.kubelet_socket, [this] { OnRegisteredChange(); }},
         responder.get(), devices, metrics);
     resources_.push_back({name, std::move(responder), std::move(plugin)});
   };
-  add(options.resource,
-      std::make_unique<TokenResponder>(options.resource, TokenResponder::Ids::kGpus, signer,
-                                       &runner->clock(), options.admission_order));
+  add(options.resource, PluginResponder::Ids::kGpus, options.admission_order);
   for (const std::string& name : options.shared_resources) {
-    add(name, std::make_unique<TokenResponder>(name, TokenResponder::Ids::kShareUnits, signer,
-                                               &runner->clock()));
+    add(name, PluginResponder::Ids::kShareUnits, nullptr);
   }
 }
 

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "src/agent/grants/offers.h"
-#include "src/agent/kubelet/bound_answers.h"
 #include "src/agent/kubelet/device_set.h"
 #include "src/agent/kubelet/kubelet_metrics.h"
 #include "src/agent/kubelet/plugin.h"

@@ -91,7 +91,7 @@ class AgentNode {
   agent::DeviceSetHolder devices_;
   grant::TokenSigner signer_{std::string(32, 'k')};
   SystemClock clock_;
-  agent::TokenResponder allocator_{kGpu, agent::TokenResponder::Ids::kGpus, &signer_, &clock_};
+  agent::PluginResponder allocator_{kGpu, agent::PluginResponder::Ids::kGpus, &signer_, &clock_};
   std::unique_ptr<agent::Plugin> plugin_;
 };
 

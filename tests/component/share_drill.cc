@@ -14,7 +14,6 @@
 #include "api/names.h"
 #include "src/agent/grants/offers.h"
 #include "src/agent/grants_thread.h"
-#include "src/agent/kubelet/bound_answers.h"
 #include "src/agent/kubelet/plugin.h"
 #include "src/agent/pods/testing/fake_pods.h"
 #include "src/base/random.h"
@@ -58,10 +57,9 @@ class Drill {
     kubelet_.SetBehavior({.pre_start = AtAllocate()});
     kubelet_.Start();
     StartGrants();
-    if (AtAllocate()) {
-      answers_ = std::make_unique<agent::AllocateBindingResponder>(
-          kMem, std::move(answers_), agent::DeviceSpecOptions(), grants_.get());
-    }
+    answers_ = std::make_unique<agent::PluginResponder>(
+        kMem, agent::PluginResponder::Ids::kShareUnits, &signer_, &clock_, nullptr,
+        AtAllocate() ? grants_.get() : nullptr);
     thread_ = std::thread([this] { runner_.Run(); });
     OnRunner([this] {
       plugin_ = std::make_unique<agent::Plugin>(
@@ -306,8 +304,7 @@ class Drill {
   agent::DeviceSetHolder devices_;
   grant::TokenSigner signer_{std::string(32, 'k')};
   SystemClock clock_;
-  std::unique_ptr<const agent::PluginResponder> answers_ = std::make_unique<agent::TokenResponder>(
-      kMem, agent::TokenResponder::Ids::kShareUnits, &signer_, &clock_);
+  std::unique_ptr<const agent::PluginResponder> answers_;
   std::unique_ptr<agent::Plugin> plugin_;
   std::unique_ptr<agent::GrantsThread> grants_;
   agent::FakeApiPods* api_ = nullptr;  // lives on the grants' thread

@@ -196,10 +196,10 @@ Result<std::vector<grant::Token>> Agent::Allocate(const std::string& resource,
   if (!running() || disk_.killed() || !set) {
     return Status(Code::kUnavailable, "the plugin does not run");
   }
-  using Ids = agent::TokenResponder::Ids;
+  using Ids = agent::PluginResponder::Ids;
   const Ids kind = resource == names::kResourceGpu ? Ids::kGpus : Ids::kShareUnits;
   const Result<agent::ContainerAllocation> answer =
-      agent::TokenResponder(resource, kind, &signer_, &world_.clock()).Allocate(*set, ids);
+      agent::PluginResponder(resource, kind, &signer_, &world_.clock()).Allocate(*set, ids);
   if (!answer.ok()) return answer.status();
   std::vector<grant::Token> tokens;
   for (const agent::EnvEntry& entry : answer->env) {

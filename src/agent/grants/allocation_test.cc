@@ -10,7 +10,6 @@
 #include <set>
 
 #include "src/agent/grants/grant_description.h"
-#include "src/agent/kubelet/bound_answers.h"
 #include "src/base/file.h"
 #include "src/formats/json.h"
 
@@ -52,15 +51,15 @@ class NamedGrants final : public KubeletGrants {
 
 class AllocationTest : public ::testing::Test {
  protected:
-  TokenResponder LateResponder() const {
-    return TokenResponder(kResource, TokenResponder::Ids::kGpus, &signer_, &clock_);
+  PluginResponder LateResponder() const {
+    return PluginResponder(kResource, PluginResponder::Ids::kGpus, &signer_, &clock_);
   }
   // The answer with --binding=allocate, with the GPUs that the IDs name.
   Result<ContainerAllocation> AllocateGpus(const Ids& ids, bool device_specs = false) {
     NamedGrants grants(set_);
-    const AllocateBindingResponder answers(
-        kResource, std::make_unique<TokenResponder>(LateResponder()),
-        {.pass_device_specs = device_specs, .dev_root_ctr_path = dev_.path()}, &grants);
+    const PluginResponder answers(
+        kResource, PluginResponder::Ids::kGpus, &signer_, &clock_, nullptr, &grants,
+        {.pass_device_specs = device_specs, .dev_root_ctr_path = dev_.path()});
     Result<ContainerAllocation> got = Status(Code::kAborted, "later");
     answers.Answer(set_, ids,
                    [&](Result<ContainerAllocation> allocation) { got = std::move(allocation); });
@@ -193,7 +192,7 @@ TEST_F(AllocationOracleTest, PreferredAnswersAndErrorsEqualNvidias) {
   if (!oracle.ok()) GTEST_SKIP() << oracle.status().message() << ": set TESSERA_ORACLES";
   Ids all;
   for (int i = 0; i < 8; ++i) all.push_back(Uuid(i));
-  const TokenResponder responder = LateResponder();
+  const PluginResponder responder = LateResponder();
   const auto prefer = [&](const std::string& name) -> Result<Ids> {
     if (name.starts_with("all->")) return responder.Prefer(set_, all, {}, name[5] - '0');
     if (name.starts_with("must last->")) {

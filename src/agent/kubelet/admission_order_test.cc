@@ -37,7 +37,8 @@ TEST(AdmissionOrderTest, PreferredAllocationReturnsTheGpusAssignedToTheNextPod) 
   AdmissionOrder order;
   SystemClock clock;
   const grant::TokenSigner signer(std::string(32, 'k'));
-  const TokenResponder responder(kGpuResource, TokenResponder::Ids::kGpus, &signer, &clock, &order);
+  const PluginResponder responder(kGpuResource, PluginResponder::Ids::kGpus, &signer, &clock,
+                                  &order);
   const std::vector<std::string> all = {"GPU-0", "GPU-1", "GPU-2", "GPU-3"};
   order.Set({Container("a", 2, {"GPU-3", "GPU-1"}), Container("b", 2, {"GPU-0", "GPU-2"})});
   EXPECT_EQ(*responder.Prefer(*set, all, {}, 2), (std::vector<std::string>{"GPU-3", "GPU-1"}));

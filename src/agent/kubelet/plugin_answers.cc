@@ -2,6 +2,7 @@
 #include "src/agent/kubelet/plugin_answers.h"
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 #include <unordered_set>
 #include <utility>
@@ -17,6 +18,9 @@ namespace {
 constexpr std::string_view kNoDevices = "void";
 // Precedes the number of further IDs; no ID begins with this character.
 constexpr char kCountPrefix = '+';
+// Containers get these nodes if they exist, as from NVIDIA's device plugin.
+constexpr std::array<std::string_view, 4> kControlNodes = {
+    "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"};
 
 bool Contains(const std::vector<std::string>& all, const std::vector<std::string>& subset) {
   return std::all_of(subset.begin(), subset.end(), [&](const std::string& id) {
@@ -34,21 +38,61 @@ ContainerAllocation TokenAnswer(const std::string& resource, std::string token) 
   return allocation;
 }
 
+// Blocks for stat(2) on device nodes.
+ContainerAllocation AllocationOf(const grant::Grant& grant, const DeviceSpecOptions& options) {
+  ContainerAllocation allocation;
+  for (const auto& [name, value] : grant.env) allocation.env.push_back({name, value});
+  // The kubelet stores the answer in its checkpoint. The annotation tells readers of the checkpoint
+  // that the answer is from tessera-agent.
+  allocation.annotations.push_back({std::string(names::kAnnotationAllocated), "true"});
+  if (!options.pass_device_specs || grant.devices.empty()) return allocation;
+  for (const std::string_view node : kControlNodes) {
+    const std::string relative(node.substr(1));
+    if (!PathExists(JoinPath(options.dev_root_ctr_path, relative))) continue;
+    allocation.devices.push_back({std::string(node), JoinPath(options.dev_root, relative)});
+  }
+  for (const grant::GrantedDevice& device : grant.devices) {
+    allocation.devices.push_back({device.path, device.host_path});
+  }
+  return allocation;
+}
+
 }  // namespace
 
 std::string DevicePath(const std::string& root, int minor) {
   return JoinPath(root, "dev/nvidia" + std::to_string(minor));
 }
 
-TokenResponder::TokenResponder(std::string resource, Ids ids, const grant::TokenSigner* signer,
-                               const Clock* clock, AdmissionOrder* admission_order)
+PluginResponder::PluginResponder(std::string resource, Ids ids, const grant::TokenSigner* signer,
+                                 const Clock* clock, AdmissionOrder* admission_order,
+                                 KubeletGrants* grants, DeviceSpecOptions device_specs)
     : resource_(std::move(resource)),
       ids_(ids),
       signer_(signer),
       clock_(clock),
-      admission_order_(admission_order) {}
+      admission_order_(admission_order),
+      grants_(grants),
+      device_specs_(std::move(device_specs)) {}
 
-Status TokenResponder::CheckIds(const DeviceSet& set, const std::vector<std::string>& ids) const {
+void PluginResponder::Answer(const DeviceSet& set, const std::vector<std::string>& ids,
+                             OnAllocated done) const {
+  if (grants_ == nullptr) return done(Allocate(set, ids));
+  const Status status = CheckIds(set, ids);
+  if (!status.ok()) return done(status);
+  grants_->Allocate(
+      resource_, WithoutRepeats(ids),
+      [options = device_specs_, done = std::move(done)](const Result<grant::Grant>& grant) {
+        done(grant.ok() ? AllocationOf(*grant, options)
+                        : Result<ContainerAllocation>(grant.status()));
+      });
+}
+
+void PluginResponder::Check(const std::vector<std::string>& ids, OnChecked done) const {
+  if (grants_ == nullptr) return done(Status::Ok());
+  grants_->Check(resource_, WithoutRepeats(ids), std::move(done));
+}
+
+Status PluginResponder::CheckIds(const DeviceSet& set, const std::vector<std::string>& ids) const {
   const ShareUnits* units = ids_ == Ids::kShareUnits ? set.shares().Find(resource_) : nullptr;
   for (const std::string& id : ids) {
     const bool is_offered =
@@ -61,8 +105,8 @@ Status TokenResponder::CheckIds(const DeviceSet& set, const std::vector<std::str
   return Status::Ok();
 }
 
-Result<ContainerAllocation> TokenResponder::Allocate(const DeviceSet& set,
-                                                     const std::vector<std::string>& ids) const {
+Result<ContainerAllocation> PluginResponder::Allocate(const DeviceSet& set,
+                                                      const std::vector<std::string>& ids) const {
   RETURN_IF_ERROR(CheckIds(set, ids));
   const std::vector<std::string> token_ids =
       ids_ == Ids::kGpus ? WithoutRepeats(ids) : ShareTokenIds(ids);
@@ -71,7 +115,7 @@ Result<ContainerAllocation> TokenResponder::Allocate(const DeviceSet& set,
   return TokenAnswer(resource_, signer_->Sign(resource_, token_ids, clock_->WallNow()));
 }
 
-Result<std::vector<std::string>> TokenResponder::Prefer(
+Result<std::vector<std::string>> PluginResponder::Prefer(
     const DeviceSet& set, const std::vector<std::string>& available,
     const std::vector<std::string>& must_include, int size) const {
   if (!has_preference()) {

@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The answers to GetPreferredAllocation and Allocate with late binding: Allocate returns a token.
-// bound_answers.h has the answers with --binding=allocate. Error texts equal the texts of NVIDIA's
-// device plugin, because people and tools search for them. Pure; any thread.
+// The answers of one resource to the kubelet's GetPreferredAllocation, Allocate and
+// PreStartContainer. With late binding Allocate returns a token.
+//
+// With --binding=allocate it returns the environment and device nodes of the GPUs that the grants'
+// thread grants (allocation_grants.h). The environment has the variables of NVIDIA's device plugin
+// and of older systems' images. PreStartContainer is answered with an error if the GPUs do not
+// belong to the container (start_checks.h).
+//
+// Error texts equal the texts of NVIDIA's device plugin, because people and tools search for them.
+// Any thread.
 #pragma once
 
 #include <functional>
@@ -12,6 +19,7 @@
 #include "src/agent/kubelet/device_set.h"
 #include "src/base/clock.h"
 #include "src/base/status.h"
+#include "src/grant/message.h"
 #include "src/grant/token.h"
 
 namespace tessera::agent {
@@ -19,7 +27,7 @@ namespace tessera::agent {
 // What gives a container its GPUs.
 enum class BindingMode {
   kLate,      // tessera-runtime, which presents the token of Allocate to the grant service
-  kAllocate,  // Allocate itself, for engines with NVIDIA's runtime (bound_answers.h)
+  kAllocate,  // Allocate itself, for engines with NVIDIA's runtime
 };
 
 struct EnvEntry {
@@ -41,65 +49,68 @@ struct ContainerAllocation {
   std::vector<EnvEntry> annotations;  // annotations of the container in the engine
 };
 
-// Answers the kubelet's calls for one resource. Any thread.
-class PluginResponder {
+// Allocates GPUs, and checks them before a container starts. Call on any thread. `done` is called
+// once, on any thread, or not at all if the object is destroyed before.
+class KubeletGrants {
  public:
-  using OnAllocated = std::function<void(Result<ContainerAllocation>)>;
-  using OnChecked = std::function<void(Status)>;
-
-  virtual ~PluginResponder() = default;
-  // UNKNOWN: an ID that is not offered.
-  virtual Status CheckIds(const DeviceSet& set, const std::vector<std::string>& ids) const = 0;
-  // Calls `done` once, now or later, on any thread, or drops it when the agent stops. Errors: see
-  // CheckIds.
-  virtual void Answer(const DeviceSet& set, const std::vector<std::string>& ids,
-                      OnAllocated done) const = 0;
-  // Whether the kubelet must call PreStartContainer. If so, Check answers that call; it calls
-  // `done` like Answer.
-  virtual bool requires_pre_start() const { return false; }
-  virtual void Check(const std::vector<std::string>&, OnChecked done) const { done(Status::Ok()); }
-  // Whether the kubelet calls GetPreferredAllocation.
-  virtual bool has_preference() const = 0;
-  virtual Result<std::vector<std::string>> Prefer(const DeviceSet& set,
-                                                  const std::vector<std::string>& available,
-                                                  const std::vector<std::string>& must_include,
-                                                  int size) const = 0;
+  virtual ~KubeletGrants() = default;
+  virtual void Allocate(const std::string& resource, const std::vector<std::string>& ids,
+                        std::function<void(Result<grant::Grant>)> done) = 0;
+  virtual void Check(const std::string& resource, const std::vector<std::string>& ids,
+                     std::function<void(Status)> done) = 0;
 };
 
-// The answers with late binding: Allocate signs the IDs into a token.
-class TokenResponder final : public PluginResponder {
+struct DeviceSpecOptions {
+  bool pass_device_specs = false;       // Allocate also returns device nodes
+  std::string dev_root = "/";           // path on the host
+  std::string dev_root_ctr_path = "/";  // path in this process
+};
+
+// Answers the kubelet's calls for one resource. Any thread.
+class PluginResponder {
  public:
   enum class Ids {
     kGpus,        // UUIDs of whole GPUs
     kShareUnits,  // units of a resource that shares GPUs (share_units.h)
   };
+  using OnAllocated = std::function<void(Result<ContainerAllocation>)>;
+  using OnChecked = std::function<void(Status)>;
 
   // The arguments must outlive the object. `admission_order` serves whole GPUs and may be null.
-  TokenResponder(std::string resource, Ids ids, const grant::TokenSigner* signer,
-                 const Clock* clock, AdmissionOrder* admission_order = nullptr);
+  // `grants`: null with late binding. `device_specs`: with `grants`.
+  PluginResponder(std::string resource, Ids ids, const grant::TokenSigner* signer,
+                  const Clock* clock, AdmissionOrder* admission_order = nullptr,
+                  KubeletGrants* grants = nullptr, DeviceSpecOptions device_specs = {});
 
-  Status CheckIds(const DeviceSet& set, const std::vector<std::string>& ids) const override;
-  // Errors: see CheckIds. Ignores repeated IDs.
+  // The answer to Allocate. Calls `done` once, now or later, on any thread, or drops it when the
+  // agent stops. UNKNOWN: an ID that is not offered.
+  void Answer(const DeviceSet& set, const std::vector<std::string>& ids, OnAllocated done) const;
+  // The answer with late binding: the IDs, signed into a token. Ignores repeated IDs. UNKNOWN: see
+  // Answer.
   Result<ContainerAllocation> Allocate(const DeviceSet& set,
                                        const std::vector<std::string>& ids) const;
-  void Answer(const DeviceSet& set, const std::vector<std::string>& ids,
-              OnAllocated done) const override {
-    done(Allocate(set, ids));
-  }
-  // Units of a share are interchangeable.
-  bool has_preference() const override { return ids_ == Ids::kGpus; }
+  // Whether the kubelet must call PreStartContainer. Check answers that call; it calls `done` like
+  // Answer.
+  bool requires_pre_start() const { return grants_ != nullptr; }
+  void Check(const std::vector<std::string>& ids, OnChecked done) const;
+  // Whether the kubelet calls GetPreferredAllocation. Units of a share are interchangeable.
+  bool has_preference() const { return ids_ == Ids::kGpus; }
   // Returns no IDs if fewer IDs are available than requested. UNKNOWN: an ID is unknown.
   Result<std::vector<std::string>> Prefer(const DeviceSet& set,
                                           const std::vector<std::string>& available,
                                           const std::vector<std::string>& must_include,
-                                          int size) const override;
+                                          int size) const;
 
  private:
+  Status CheckIds(const DeviceSet& set, const std::vector<std::string>& ids) const;
+
   const std::string resource_;
   const Ids ids_;
   const grant::TokenSigner* const signer_;
   const Clock* const clock_;
   AdmissionOrder* const admission_order_;
+  KubeletGrants* const grants_;
+  const DeviceSpecOptions device_specs_;
 };
 
 // Returns `ids` without duplicates, in the same order.
