@@ -69,7 +69,7 @@ func readAnswer(response *http.Response, what string, into any) error {
 		return fmt.Errorf("%s: %w", what, ErrNotFound)
 	}
 	if response.StatusCode > 299 {
-		return fmt.Errorf("%s: %s: %s", what, response.Status, text)
+		return &answerError{response.StatusCode, fmt.Sprintf("%s: %s: %s", what, response.Status, text)}
 	}
 	switch into := into.(type) {
 	case nil:
@@ -83,10 +83,37 @@ func readAnswer(response *http.Response, what string, into any) error {
 	return nil
 }
 
+// answerError is an answer of the API server with an error.
+type answerError struct {
+	status int
+	text   string
+}
+
+func (e *answerError) Error() string { return e.text }
+
+// mayPass returns whether the same request may succeed later: the API server does not answer, is busy, or waits for
+// etcd, which cannot answer in time if the machine stands still.
+func mayPass(err error) bool {
+	var answer *answerError
+	if errors.As(err, &answer) {
+		return answer.status >= 500 || answer.status == http.StatusTooManyRequests
+	}
+	return err != nil && !errors.Is(err, ErrNotFound)
+}
+
+// read reads a path of the API server, and tries again for a while after an error that may pass.
+func read(path string, into any) (err error) {
+	Within(30*time.Second, func() bool {
+		err = Call(http.MethodGet, path, nil, into)
+		return !mayPass(err)
+	})
+	return err
+}
+
 // Get reads a path of the API server; an error fails the test.
 func Get(t *testing.T, path string, into any) {
 	t.Helper()
-	if err := Call(http.MethodGet, path, nil, into); err != nil {
+	if err := read(path, into); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -140,7 +167,7 @@ type ContainerStatus struct {
 
 // Node reads a node.
 func Node(name string) (node NodeObject, err error) {
-	err = Call(http.MethodGet, "/api/v1/nodes/"+name, nil, &node)
+	err = read("/api/v1/nodes/"+name, &node)
 	return node, err
 }
 
