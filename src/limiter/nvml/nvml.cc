@@ -51,7 +51,7 @@ class RegionView {
     const SpinGuard guard(&lock_);
     if (limits_ == nullptr && MapLimits(kLimitsPath, &limits_) != 0) return false;
     if (usage_ == nullptr) (void)MapUsage(kUsagePath, &usage_);
-    budget_.Open(limits_, usage_, MemoryBudget::kNoSlot, SweepUsage);
+    budget_.Open(limits_, usage_, MemoryBudget::kNoSlot, kUsagePath);
     const int gpu = FindGpu(*limits_, uuid);
     if (gpu < 0 || budget_.Limit(gpu) == 0) return false;
     *limit = budget_.Limit(gpu);
@@ -60,16 +60,12 @@ class RegionView {
   }
 
  private:
-  static void SweepUsage();
-
   SpinLock lock_;
   const Limits* limits_ = nullptr;
   Usage* usage_ = nullptr;
   MemoryBudget budget_;
 };
 RegionView region_view;
-
-void RegionView::SweepUsage() { (void)SweepSlots(kUsagePath, region_view.usage_); }
 
 // Replaces the device's numbers by the container's. Total and free memory never exceed the
 // device's.

@@ -42,7 +42,6 @@ struct ProcessPage {
 };
 ProcessPage* page = nullptr;
 constinit Process process;
-Usage* usage = nullptr;
 
 int ThreadId() { return int(::syscall(SYS_gettid)); }
 
@@ -124,8 +123,6 @@ void ReportNoGpu(const char* failed, const char* path, int error) {
                remedy != nullptr ? remedy : "restart the container");
 }
 
-void SweepUsage() { (void)SweepSlots(kUsagePath, usage); }
-
 }  // namespace
 
 Process& Process::Get() { return process; }
@@ -174,6 +171,7 @@ Process::State Process::Open() {
     ReportNoGpu("cannot read the limits of this container at", kLimitsPath, error);
     return RemedyFor(error) != nullptr ? kNew : kRefused;
   }
+  Usage* usage = nullptr;
   uint32_t slot = 0;
   int error = MakeUsage(kUsagePath);
   if (error == 0) error = ClaimSlot(kUsagePath, &usage, &slot);
@@ -188,7 +186,7 @@ Process::State Process::Open() {
     ReportNoGpu(kFailed, kUsagePath, error);
     return RemedyFor(error) != nullptr ? kNew : kRefused;
   }
-  memory_budget_.Open(limits, usage, slot, SweepUsage);
+  memory_budget_.Open(limits, usage, slot, kUsagePath);
   const auto release = [](void* budget, const EndedCharge& ended) {
     static_cast<MemoryBudget*>(budget)->Release(ended.gpu, ended.bytes);
   };

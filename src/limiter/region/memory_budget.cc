@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "src/limiter/region/shared_pieces.h"
+#include "src/limiter/region/slots.h"
 
 namespace tessera::limiter {
 namespace {
@@ -24,11 +25,11 @@ constexpr int kFullResultsBeforeRefusal = 16;
 
 }  // namespace
 
-void MemoryBudget::Open(const Limits* limits, Usage* usage, uint32_t slot, SweepFunction sweep) {
+void MemoryBudget::Open(const Limits* limits, Usage* usage, uint32_t slot, const char* usage_path) {
   limits_ = limits;
   usage_ = usage;
   slot_ = slot;
-  sweep_ = sweep;
+  usage_path_ = usage_path;
   retry_lock_.Reset();
 }
 
@@ -115,7 +116,7 @@ bool MemoryBudget::ReserveInTurn(int gpu, uint64_t bytes) {
   const SpinGuard guard(&retry_lock_);
   int full_results = 0;
   for (int round = 0; round < kRounds; ++round) {
-    if (sweep_ != nullptr && round % kRoundsPerSweep == 0) sweep_();
+    if (usage_path_ != nullptr && round % kRoundsPerSweep == 0) SweepSlots(usage_path_, usage_);
     for (int tries = 0; tries < kTriesPerRound; ++tries) {
       bool must_yield = false;
       const ReserveResult result = TryReserve(gpu, bytes, &must_yield);
@@ -144,8 +145,8 @@ uint64_t MemoryBudget::HeldBytes(int gpu) const { return SumUsage(gpu).held; }
 
 uint64_t MemoryBudget::HeldBytesAfterSweep(int gpu) const {
   const UsageSums sums = SumUsage(gpu);
-  if (sweep_ == nullptr || sums.held_by_others == 0) return sums.held;
-  sweep_();
+  if (usage_path_ == nullptr || sums.held_by_others == 0) return sums.held;
+  SweepSlots(usage_path_, usage_);
   return HeldBytes(gpu);
 }
 

@@ -37,11 +37,10 @@ namespace tessera::limiter {
 
 class MemoryBudget {
  public:
-  // Clears the slots of dead processes.
-  using SweepFunction = void (*)();
-  // Called once in a process, and again in a child after fork. `limits` and `usage` outlive the
-  // object; this process owns `slot`. Reserve calls `sweep` before it refuses.
-  void Open(const Limits* limits, Usage* usage, uint32_t slot, SweepFunction sweep);
+  // Called once in a process, and again in a child after fork. `limits`, `usage` and `usage_path`
+  // outlive the object; this process owns `slot`. Reserve clears the slots of dead processes before
+  // it refuses, unless `usage_path` is null.
+  void Open(const Limits* limits, Usage* usage, uint32_t slot, const char* usage_path);
   // The slot of a process that only reads.
   static constexpr uint32_t kNoSlot = UINT32_MAX;
 
@@ -87,7 +86,7 @@ class MemoryBudget {
   const Limits* limits_ = nullptr;
   Usage* usage_ = nullptr;
   uint32_t slot_ = 0;
-  SweepFunction sweep_ = nullptr;
+  const char* usage_path_ = nullptr;
   // Admits one thread of this process at a time to the retries. It is held during the pauses
   // between retries, never across a driver call.
   SpinLock retry_lock_;
