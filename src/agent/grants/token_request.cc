@@ -2,19 +2,12 @@
 #include "src/agent/grants/token_request.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
-#include "api/names.h"
 #include "src/agent/kubelet/plugin_answers.h"
 
 namespace tessera::agent {
-
-const std::vector<std::string>& ServedResources() {
-  static const std::vector<std::string> resources = {
-      std::string(names::kResourceGpu), std::string(names::kResourceGpuMem),
-      std::string(names::kResourceVcudaCore), std::string(names::kResourceVcudaMemory)};
-  return resources;
-}
 
 Result<device::DeviceRequest> RequestOfTokens(const std::string& container,
                                               const std::vector<Claim>& claims,
@@ -39,11 +32,8 @@ Result<std::vector<Claim>> OpenTokens(const grant::GrantRequest& request,
                                       const grant::TokenSigner& signer) {
   std::vector<Claim> claims;
   for (const grant::Token& token : request.tokens) {
-    const auto& served = ServedResources();
-    const auto resource = std::find_if(served.begin(), served.end(), [&](const std::string& name) {
-      return grant::TokenVariable(name) == token.variable;
-    });
-    if (resource == served.end()) {
+    const auto resource = std::ranges::find(kServedResources, token.variable, grant::TokenVariable);
+    if (resource == std::end(kServedResources)) {
       return Error(Code::kInvalidArgument,
                    "{} names no resource of this node: tokens are given by Allocate, not written "
                    "into pods",
@@ -57,7 +47,7 @@ Result<std::vector<Claim>> OpenTokens(const grant::GrantRequest& request,
     }
     ASSIGN_OR_RETURN(grant::TokenContent content,
                      signer.Verify(*resource, token.value).Annotate(token.variable));
-    claims.push_back({content.nonce, *resource, std::move(content.ids)});
+    claims.push_back({content.nonce, std::string(*resource), std::move(content.ids)});
   }
   return claims;
 }

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "api/names.h"
 #include "src/agent/grants/grant_ledger.h"
 #include "src/base/status.h"
 #include "src/device/dialects.h"
@@ -15,7 +17,9 @@
 namespace tessera::agent {
 
 // Resources for which the agent issues tokens.
-const std::vector<std::string>& ServedResources();
+inline constexpr std::string_view kServedResources[] = {names::kResourceGpu, names::kResourceGpuMem,
+                                                        names::kResourceVcudaCore,
+                                                        names::kResourceVcudaMemory};
 
 // Verifies the tokens of a request and returns their contents. Errors: those of
 // TokenSigner::Verify, and INVALID_ARGUMENT for a token of an unknown resource, or for a second

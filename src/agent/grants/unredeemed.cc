@@ -11,11 +11,6 @@
 namespace tessera::agent {
 namespace {
 
-bool IsServed(const std::string& resource) {
-  const auto& served = ServedResources();
-  return std::find(served.begin(), served.end(), resource) != served.end();
-}
-
 // Null for an unknown pod.
 const PodInfo* FindByName(const Pods& pods, const HeldDevices& held) {
   for (const auto& [uid, pod] : pods.pods()) {
@@ -32,7 +27,7 @@ std::vector<std::string> UnredeemedContainers(const PodDevices& kubelet_pods, co
                                               const GrantLedger& ledger, WallTime since) {
   std::set<std::string> unredeemed;
   for (const HeldDevices& held : kubelet_pods.held_devices) {
-    if (!IsServed(held.resource) || held.ids.empty()) continue;
+    if (std::ranges::count(kServedResources, held.resource) == 0 || held.ids.empty()) continue;
     const PodInfo* pod = FindByName(pods, held);
     const bool runs = pod != nullptr && pod->container_ids.contains(held.container) &&
                       !pod->ended_containers.contains(held.container);
