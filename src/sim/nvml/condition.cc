@@ -26,32 +26,6 @@ Return GetMaxClock(const char* function, Device device, unsigned type, unsigned*
 // Video and SM have no application clock.
 bool HasApplicationClock(unsigned type) { return type == kClockGraphics || type == kClockMem; }
 
-Return GetReasons(const char* function, Device device, std::uint64_t* reasons) {
-  const GpuCall gpu(function, device);
-  if (gpu.result() != Return::kSuccess) return gpu.result();
-  NVML_REQUIRE(reasons != nullptr);
-  return Put(reasons, EventReasonsOf(gpu));
-}
-
-Return GetSupportedReasons(const char* function, Device device, std::uint64_t* reasons) {
-  const GpuCall gpu(function, device);
-  if (gpu.result() != Return::kSuccess) return gpu.result();
-  return Put(reasons, kSupportedReasons);
-}
-
-Return GetPerformanceState(const char* function, Device device, unsigned* state) {
-  const GpuCall gpu(function, device);
-  if (gpu.result() != Return::kSuccess) return gpu.result();
-  NVML_REQUIRE(state != nullptr);
-  return Put(state, PerformanceStateOf(gpu));
-}
-
-Return GetPowerLimit(const char* function, Device device, unsigned* milliwatts) {
-  const GpuCall gpu(function, device);
-  if (gpu.result() != Return::kSuccess) return gpu.result();
-  return Put(milliwatts, PowerLimitOf(gpu));
-}
-
 // Every GPU has P0; GPUs older than Ampere also have P8, in which they sleep.
 bool HasPerformanceState(const GpuCall& gpu, unsigned state) {
   return state == 0 || (state == 8 && !gpu.at_least(kArchAmpere));
@@ -64,40 +38,17 @@ unsigned MemoryClocks(const sim::GpuFacts& facts, unsigned (&mhz)[2]) {
   return facts.clock_mem_idle < facts.clock_mem_max ? 2 : 1;
 }
 
-// The links of a simulated node are always up at full speed.
-Return GetPcieGeneration(const char* function, Device device, unsigned* generation) {
-  const GpuCall gpu(function, device);
-  if (gpu.result() != Return::kSuccess) return gpu.result();
-  return Put(generation, gpu.facts().pcie_gen_max);
-}
-
-Return GetPcieWidth(const char* function, Device device, unsigned* width) {
-  const GpuCall gpu(function, device);
-  if (gpu.result() != Return::kSuccess) return gpu.result();
-  return Put(width, gpu.facts().pcie_width_max);
-}
-
 }  // namespace
 
-Return nvmlDeviceGetMaxPcieLinkGeneration(Device device, unsigned* generation) {
-  return GetPcieGeneration(__func__, device, generation);
-}
-Return nvmlDeviceGetGpuMaxPcieLinkGeneration(Device device, unsigned* generation) {
-  return GetPcieGeneration(__func__, device, generation);
-}
-Return nvmlDeviceGetCurrPcieLinkGeneration(Device device, unsigned* generation) {
-  return GetPcieGeneration(__func__, device, generation);
-}
-Return nvmlDeviceGetMaxPcieLinkWidth(Device device, unsigned* width) {
-  return GetPcieWidth(__func__, device, width);
-}
-Return nvmlDeviceGetCurrPcieLinkWidth(Device device, unsigned* width) {
-  return GetPcieWidth(__func__, device, width);
-}
+// The links of a simulated node are always up at full speed.
+NVML_VALUE(nvmlDeviceGetMaxPcieLinkGeneration, unsigned, gpu.facts().pcie_gen_max)
+NVML_VALUE(nvmlDeviceGetGpuMaxPcieLinkGeneration, unsigned, gpu.facts().pcie_gen_max)
+NVML_VALUE(nvmlDeviceGetCurrPcieLinkGeneration, unsigned, gpu.facts().pcie_gen_max)
+NVML_VALUE(nvmlDeviceGetMaxPcieLinkWidth, unsigned, gpu.facts().pcie_width_max)
+NVML_VALUE(nvmlDeviceGetCurrPcieLinkWidth, unsigned, gpu.facts().pcie_width_max)
+
 // In NVML's enumeration of PCIe speeds, each value is the number of the generation.
-Return nvmlDeviceGetPcieLinkMaxSpeed(Device device, unsigned* speed) {
-  return GetPcieGeneration(__func__, device, speed);
-}
+NVML_VALUE(nvmlDeviceGetPcieLinkMaxSpeed, unsigned, gpu.facts().pcie_gen_max)
 
 Return nvmlDeviceGetPcieSpeed(Device device, unsigned* mbps) {
   static constexpr unsigned kMbps[] = {0, 2500, 5000, 8000, 16000, 32000, 64000};
@@ -113,10 +64,7 @@ Return nvmlDeviceGetPcieThroughput(Device device, unsigned counter, unsigned* ki
   return Put(kib_s, 0U);
 }
 
-Return nvmlDeviceGetPcieReplayCounter(Device device, unsigned* count) {
-  NVML_ENTER_DEVICE(gpu, device);
-  return Put(count, static_cast<unsigned>(gpu.gpu_state().pcie_replays.load()));
-}
+NVML_VALUE(nvmlDeviceGetPcieReplayCounter, unsigned, gpu.gpu_state().pcie_replays.load())
 
 Return nvmlDeviceGetClockInfo(Device device, unsigned type, unsigned* mhz) {
   NVML_ENTER_DEVICE(gpu, device);
@@ -184,24 +132,13 @@ Return nvmlDeviceGetSupportedGraphicsClocks(Device device, unsigned memory_mhz, 
   return Return::kSuccess;
 }
 
-Return nvmlDeviceGetCurrentClocksEventReasons(Device device, std::uint64_t* reasons) {
-  return GetReasons(__func__, device, reasons);
-}
-Return nvmlDeviceGetCurrentClocksThrottleReasons(Device device, std::uint64_t* reasons) {
-  return GetReasons(__func__, device, reasons);
-}
-Return nvmlDeviceGetSupportedClocksEventReasons(Device device, std::uint64_t* reasons) {
-  return GetSupportedReasons(__func__, device, reasons);
-}
-Return nvmlDeviceGetSupportedClocksThrottleReasons(Device device, std::uint64_t* reasons) {
-  return GetSupportedReasons(__func__, device, reasons);
-}
+NVML_VALUE(nvmlDeviceGetCurrentClocksEventReasons, std::uint64_t, EventReasonsOf(gpu))
+NVML_VALUE(nvmlDeviceGetCurrentClocksThrottleReasons, std::uint64_t, EventReasonsOf(gpu))
+NVML_VALUE(nvmlDeviceGetSupportedClocksEventReasons, std::uint64_t, kSupportedReasons)
+NVML_VALUE(nvmlDeviceGetSupportedClocksThrottleReasons, std::uint64_t, kSupportedReasons)
 
 // The simulated boards have no fans: the chassis cools them.
-Return nvmlDeviceGetNumFans(Device device, unsigned* count) {
-  NVML_ENTER_DEVICE(gpu, device);
-  return Put(count, 0U);
-}
+NVML_VALUE(nvmlDeviceGetNumFans, unsigned, 0)
 
 Return nvmlDeviceGetFanSpeed(Device device, unsigned* percent) {
   NVML_ENTER_DEVICE(gpu, device);
@@ -256,12 +193,8 @@ Return nvmlDeviceGetMarginTemperature(Device device, MarginTemperature* margin) 
   return Return::kSuccess;
 }
 
-Return nvmlDeviceGetPerformanceState(Device device, unsigned* state) {
-  return GetPerformanceState(__func__, device, state);
-}
-Return nvmlDeviceGetPowerState(Device device, unsigned* state) {
-  return GetPerformanceState(__func__, device, state);
-}
+NVML_VALUE(nvmlDeviceGetPerformanceState, unsigned, PerformanceStateOf(gpu))
+NVML_VALUE(nvmlDeviceGetPowerState, unsigned, PerformanceStateOf(gpu))
 
 // Unused elements of the array are unknown.
 Return nvmlDeviceGetSupportedPerformanceStates(Device device, unsigned* states, unsigned bytes) {
@@ -292,21 +225,10 @@ Return nvmlDeviceGetMinMaxClockOfPState(Device device, unsigned type, unsigned s
   return Return::kSuccess;
 }
 
-Return nvmlDeviceGetPowerManagementMode(Device device, unsigned* mode) {
-  NVML_ENTER_DEVICE(gpu, device);
-  return Put(mode, kFeatureEnabled);
-}
-
-Return nvmlDeviceGetPowerManagementLimit(Device device, unsigned* milliwatts) {
-  return GetPowerLimit(__func__, device, milliwatts);
-}
-Return nvmlDeviceGetPowerManagementDefaultLimit(Device device, unsigned* milliwatts) {
-  NVML_ENTER_DEVICE(gpu, device);
-  return Put(milliwatts, gpu.facts().power_limit_mw);
-}
-Return nvmlDeviceGetEnforcedPowerLimit(Device device, unsigned* milliwatts) {
-  return GetPowerLimit(__func__, device, milliwatts);
-}
+NVML_VALUE(nvmlDeviceGetPowerManagementMode, unsigned, kFeatureEnabled)
+NVML_VALUE(nvmlDeviceGetPowerManagementLimit, unsigned, PowerLimitOf(gpu))
+NVML_VALUE(nvmlDeviceGetPowerManagementDefaultLimit, unsigned, gpu.facts().power_limit_mw)
+NVML_VALUE(nvmlDeviceGetEnforcedPowerLimit, unsigned, PowerLimitOf(gpu))
 
 Return nvmlDeviceGetPowerManagementLimitConstraints(Device device, unsigned* min_milliwatts,
                                                     unsigned* max_milliwatts) {
@@ -318,22 +240,9 @@ Return nvmlDeviceGetPowerManagementLimitConstraints(Device device, unsigned* min
 }
 
 // The power source is always AC.
-Return nvmlDeviceGetPowerSource(Device device, unsigned* source) {
-  NVML_ENTER_DEVICE(gpu, device);
-  return Put(source, 0U);
-}
-
-Return nvmlDeviceGetPowerUsage(Device device, unsigned* milliwatts) {
-  NVML_ENTER_DEVICE(gpu, device);
-  NVML_REQUIRE(milliwatts != nullptr);
-  return Put(milliwatts, PowerOf(gpu));
-}
-
-Return nvmlDeviceGetTotalEnergyConsumption(Device device, std::uint64_t* millijoules) {
-  NVML_ENTER_DEVICE(gpu, device);
-  NVML_REQUIRE(millijoules != nullptr);
-  return Put(millijoules, EnergyOf(gpu));
-}
+NVML_VALUE(nvmlDeviceGetPowerSource, unsigned, 0)
+NVML_VALUE(nvmlDeviceGetPowerUsage, unsigned, PowerOf(gpu))
+NVML_VALUE(nvmlDeviceGetTotalEnergyConsumption, std::uint64_t, EnergyOf(gpu))
 
 Return nvmlDeviceGetViolationStatus(Device device, unsigned policy, ViolationTime* time) {
   NVML_ENTER_DEVICE(gpu, device);

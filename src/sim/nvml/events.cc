@@ -96,10 +96,7 @@ Return nvmlEventSetWait_v2(EventSet set, EventData* data, unsigned timeout_ms) {
   return Wait(__func__, set, data, timeout_ms, /*with_instances=*/true);
 }
 
-Return nvmlDeviceGetSupportedEventTypes(Device device, std::uint64_t* types) {
-  NVML_ENTER_DEVICE(gpu, device);
-  return Put(types, SupportedTypes(gpu));
-}
+NVML_VALUE(nvmlDeviceGetSupportedEventTypes, std::uint64_t, SupportedTypes(gpu))
 
 // NVML's documentation: "All events that occurred before this call are not recorded."
 Return nvmlDeviceRegisterEvents(Device device, std::uint64_t types, EventSet set) {

@@ -52,15 +52,8 @@ Return nvmlDeviceGetIndex(Device device, unsigned* index) {
   return Return::kSuccess;
 }
 
-Return nvmlDeviceGetSerial(Device device, char* serial, unsigned length) {
-  NVML_ENTER_DEVICE(gpu, device);
-  return CopyText(gpu.facts().serial, serial, length);
-}
-
-Return nvmlDeviceGetModuleId(Device device, unsigned* id) {
-  NVML_ENTER_DEVICE(gpu, device);
-  return Put(id, gpu.gpu_index());
-}
+NVML_TEXT(nvmlDeviceGetSerial, gpu.facts().serial)
+NVML_VALUE(nvmlDeviceGetModuleId, unsigned, gpu.gpu_index())
 
 Return nvmlDeviceGetUUID(Device device, char* uuid, unsigned length) {
   NVML_ENTER_DEVICE_OR_MIG(gpu, device);
@@ -69,15 +62,8 @@ Return nvmlDeviceGetUUID(Device device, char* uuid, unsigned length) {
                   uuid, length);
 }
 
-Return nvmlDeviceGetMinorNumber(Device device, unsigned* minor) {
-  NVML_ENTER_DEVICE(gpu, device);
-  return Put(minor, gpu.facts().minor);
-}
-
-Return nvmlDeviceGetBoardPartNumber(Device device, char* number, unsigned length) {
-  NVML_ENTER_DEVICE(gpu, device);
-  return CopyText(gpu.facts().board_part_number, number, length);
-}
+NVML_VALUE(nvmlDeviceGetMinorNumber, unsigned, gpu.facts().minor)
+NVML_TEXT(nvmlDeviceGetBoardPartNumber, gpu.facts().board_part_number)
 
 Return nvmlDeviceGetBoardId(Device device, unsigned* id) {
   NVML_ENTER_DEVICE(gpu, device);
@@ -85,10 +71,7 @@ Return nvmlDeviceGetBoardId(Device device, unsigned* id) {
   return Put(id, pci.domain << 16 | pci.bus << 8 | pci.device);
 }
 
-Return nvmlDeviceGetMultiGpuBoard(Device device, unsigned* multi) {
-  NVML_ENTER_DEVICE(gpu, device);
-  return Put(multi, 0U);
-}
+NVML_VALUE(nvmlDeviceGetMultiGpuBoard, unsigned, 0)
 
 // The infoROM has four objects (OEM, ECC, power, DEN). These boards report the versions of OEM and
 // ECC.
@@ -99,10 +82,7 @@ Return nvmlDeviceGetInforomVersion(Device device, unsigned object, char* version
   return CopyText(object == 0 ? gpu.facts().inforom_oem : gpu.facts().inforom_ecc, version, length);
 }
 
-Return nvmlDeviceGetInforomImageVersion(Device device, char* version, unsigned length) {
-  NVML_ENTER_DEVICE(gpu, device);
-  return CopyText(gpu.facts().inforom_image, version, length);
-}
+NVML_TEXT(nvmlDeviceGetInforomImageVersion, gpu.facts().inforom_image)
 
 // The checksum derives from the image's version.
 Return nvmlDeviceGetInforomConfigurationChecksum(Device device, unsigned* checksum) {
@@ -121,10 +101,7 @@ Return nvmlDeviceValidateInforom(Device device) {
   return gpu.facts().inforom_image[0] != '\0' ? Return::kSuccess : Return::kNotSupported;
 }
 
-Return nvmlDeviceGetVbiosVersion(Device device, char* version, unsigned length) {
-  NVML_ENTER_DEVICE(gpu, device);
-  return CopyText(gpu.facts().vbios, version, length);
-}
+NVML_TEXT(nvmlDeviceGetVbiosVersion, gpu.facts().vbios)
 
 Return nvmlDeviceGetGspFirmwareVersion(Device device, char* version) {
   NVML_ENTER_DEVICE(gpu, device);
@@ -152,25 +129,10 @@ Return nvmlDeviceGetCudaComputeCapability(Device device, int* major, int* minor)
   return Return::kSuccess;
 }
 
-Return nvmlDeviceGetNumGpuCores(Device device, unsigned* cores) {
-  NVML_ENTER_DEVICE(gpu, device);
-  return Put(cores, gpu.facts().sm_count * CoresPerSm(gpu.facts()));
-}
-
-Return nvmlDeviceGetMemoryBusWidth(Device device, unsigned* bits) {
-  NVML_ENTER_DEVICE(gpu, device);
-  return Put(bits, gpu.facts().memory_bus_bits);
-}
-
+NVML_VALUE(nvmlDeviceGetNumGpuCores, unsigned, CoresPerSm(gpu.facts()) * gpu.facts().sm_count)
+NVML_VALUE(nvmlDeviceGetMemoryBusWidth, unsigned, gpu.facts().memory_bus_bits)
+NVML_VALUE(nvmlDeviceGetBusType, unsigned, kBusPcie)
 // The number in /proc/driver/nvidia/gpus/<address>/information.
-Return nvmlDeviceGetIrqNum(Device device, unsigned* number) {
-  NVML_ENTER_DEVICE(gpu, device);
-  return Put(number, 100 + gpu.facts().minor);
-}
-
-Return nvmlDeviceGetBusType(Device device, unsigned* type) {
-  NVML_ENTER_DEVICE(gpu, device);
-  return Put(type, kBusPcie);
-}
+NVML_VALUE(nvmlDeviceGetIrqNum, unsigned, 100 + gpu.facts().minor)
 
 }  // namespace tessera::nvml

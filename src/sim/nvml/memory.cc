@@ -128,10 +128,7 @@ Return nvmlDeviceSetComputeMode(Device device, unsigned mode) {
   return SetMode(gpu, &gpu.gpu_state().compute_mode, mode);
 }
 
-Return nvmlDeviceGetPersistenceMode(Device device, unsigned* mode) {
-  NVML_ENTER_DEVICE(gpu, device);
-  return Put(mode, gpu.gpu_state().persistence_mode.load());
-}
+NVML_VALUE(nvmlDeviceGetPersistenceMode, unsigned, gpu.gpu_state().persistence_mode.load())
 
 Return nvmlDeviceSetPersistenceMode(Device device, unsigned mode) {
   NVML_ENTER_DEVICE(gpu, device);
@@ -139,15 +136,8 @@ Return nvmlDeviceSetPersistenceMode(Device device, unsigned mode) {
   return SetMode(gpu, &gpu.gpu_state().persistence_mode, mode);
 }
 
-Return nvmlDeviceGetDisplayMode(Device device, unsigned* mode) {
-  NVML_ENTER_DEVICE(gpu, device);
-  return Put(mode, gpu.facts().display_mode);
-}
-
-Return nvmlDeviceGetDisplayActive(Device device, unsigned* active) {
-  NVML_ENTER_DEVICE(gpu, device);
-  return Put(active, kFeatureDisabled);
-}
+NVML_VALUE(nvmlDeviceGetDisplayMode, unsigned, gpu.facts().display_mode)
+NVML_VALUE(nvmlDeviceGetDisplayActive, unsigned, kFeatureDisabled)
 
 Return nvmlDeviceGetDriverModel(Device device, unsigned* current, unsigned* pending) {
   return GetDriverModel(__func__, device, current, pending);
@@ -156,10 +146,7 @@ Return nvmlDeviceGetDriverModel_v2(Device device, unsigned* current, unsigned* p
   return GetDriverModel(__func__, device, current, pending);
 }
 
-Return nvmlDeviceGetVirtualizationMode(Device device, unsigned* mode) {
-  NVML_ENTER_DEVICE(gpu, device);
-  return Put(mode, 0U);
-}
+NVML_VALUE(nvmlDeviceGetVirtualizationMode, unsigned, 0)
 
 Return nvmlDeviceGetAPIRestriction(Device device, unsigned api, unsigned* restricted) {
   NVML_ENTER_DEVICE(gpu, device);
@@ -175,10 +162,7 @@ Return nvmlDeviceGetEccMode(Device device, unsigned* current, unsigned* pending)
   return Return::kSuccess;
 }
 
-Return nvmlDeviceGetDefaultEccMode(Device device, unsigned* mode) {
-  NVML_ENTER_DEVICE(gpu, device);
-  return Put(mode, gpu.facts().ecc_enabled);
-}
+NVML_VALUE(nvmlDeviceGetDefaultEccMode, unsigned, gpu.facts().ecc_enabled)
 
 Return nvmlDeviceGetTotalEccErrors(Device device, unsigned type, unsigned counter,
                                    std::uint64_t* count) {

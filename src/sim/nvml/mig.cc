@@ -188,10 +188,8 @@ Return nvmlDeviceSetMigMode(Device device, unsigned mode, Return* activation) {
 }
 
 // NVML's documentation: "Returns zero if MIG is not supported or enabled."
-Return nvmlDeviceGetMaxMigDeviceCount(Device device, unsigned* count) {
-  NVML_ENTER_DEVICE(gpu, device);
-  return Put(count, gpu.state().IsMigEnabled(gpu.gpu_index()) ? gpu.facts().max_mig_devices : 0U);
-}
+NVML_VALUE(nvmlDeviceGetMaxMigDeviceCount, unsigned,
+           gpu.state().IsMigEnabled(gpu.gpu_index()) ? gpu.facts().max_mig_devices : 0)
 
 Return nvmlDeviceGetMigDeviceHandleByIndex(Device device, unsigned index, Device* mig) {
   NVML_ENTER_DEVICE(gpu, device);

@@ -325,15 +325,8 @@ Return nvmlDeviceGetSamples(Device device, unsigned type, std::uint64_t last_see
   return Return::kSuccess;
 }
 
-Return nvmlDeviceGetAccountingMode(Device device, unsigned* mode) {
-  NVML_ENTER_DEVICE(gpu, device);
-  return Put(mode, kFeatureDisabled);
-}
-
-Return nvmlDeviceGetAccountingBufferSize(Device device, unsigned* size) {
-  NVML_ENTER_DEVICE(gpu, device);
-  return Put(size, 4000U);
-}
+NVML_VALUE(nvmlDeviceGetAccountingMode, unsigned, kFeatureDisabled)
+NVML_VALUE(nvmlDeviceGetAccountingBufferSize, unsigned, 4000)
 
 // Accounting is always off.
 Return nvmlDeviceGetAccountingPids(Device device, unsigned* count, unsigned*) {

@@ -132,6 +132,19 @@ Return Put(T* target, T value) {
   return Return::kSuccess;
 }
 
+// Define the function `name`, whose only answer is a value or a text of a GPU. MIG devices have no
+// answer. The expression may use `gpu`, a GpuCall.
+#define NVML_VALUE(name, type, value)             \
+  Return name(Device device, type* target) {      \
+    NVML_ENTER_DEVICE(gpu, device);               \
+    return Put(target, static_cast<type>(value)); \
+  }
+#define NVML_TEXT(name, text)                                 \
+  Return name(Device device, char* buffer, unsigned length) { \
+    NVML_ENTER_DEVICE(gpu, device);                           \
+    return CopyText(text, buffer, length);                    \
+  }
+
 // CLOCK_REALTIME in microseconds, the clock of samples.
 std::uint64_t NowUs();
 
