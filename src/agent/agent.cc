@@ -305,7 +305,7 @@ void Agent::Impl::StartPlugins() {
 
 void Agent::Impl::StartNodeReport() {
   if (options_.node_name.empty()) return;
-  auto api = KubeNodeApi::Make(io_, runner_, options_.kubeconfig, options_.node_name);
+  auto api = ConnectNodeApi(io_, runner_, options_.kubeconfig, options_.node_name);
   if (!api.ok()) {
     // Grants work without the API server, so the agent goes on.
     Log(Severity::kError, "cannot publish the GPUs on the Node: no access to the API server",

@@ -67,6 +67,45 @@ std::optional<Json> MergePatchFor(const Json* current, const StringChanges& want
   return changes;
 }
 
+class KubeNodeApi final : public NodeApi {
+ public:
+  KubeNodeApi(net::IoThread* io, TaskRunner* runner, kube::Config config, std::string node)
+      : client_(*io, *runner, std::move(config), Options()), node_(std::move(node)) {}
+
+  void Get(Done done) override { operation_ = client_.Get(kube::Node(node_), std::move(done)); }
+  void MergePatch(const Json& patch, Done done) override {
+    Patch(kube::Node(node_), kube::PatchKind::kMerge, patch, std::move(done));
+  }
+  // A strategic merge patch, because conditions have the merge key "type" (NodeStatus in
+  // k8s.io/api/core/v1): those of the kubelet stay. A JSON merge patch would replace the whole
+  // list.
+  void PatchStatus(const Json& patch, Done done) override {
+    Patch(kube::NodeStatus(node_), kube::PatchKind::kStrategicMerge, patch, std::move(done));
+  }
+  void JsonPatch(const Json& patch, Done done) override {
+    Patch(kube::Node(node_), kube::PatchKind::kJson, patch, std::move(done));
+  }
+  void CreateEvent(const Json& event, Done done) override {
+    const kube::ObjectRef collection{kube::kEvents, "", std::string(kNodeEventNamespace), ""};
+    operation_ = client_.Create(collection, event, std::move(done));
+  }
+
+ private:
+  static kube::ClientOptions Options() {
+    kube::ClientOptions options = kube::ClientOptionsFor(names::kAgent);
+    options.max_in_flight = 1;
+    return options;
+  }
+  void Patch(const kube::ObjectRef& object, kube::PatchKind kind, const Json& patch, Done done) {
+    operation_ = client_.Patch(object, kind, patch, {.field_manager = std::string(names::kAgent)},
+                               std::move(done));
+  }
+
+  kube::Client client_;
+  const std::string node_;
+  kube::Operation operation_;  // the publisher starts one operation at a time
+};
+
 }  // namespace
 
 PublishedNode StateOf(const device::NodeInventory& inventory, const NodeHardware& hardware,
@@ -270,52 +309,11 @@ void NodePublisher::ScheduleRetry(const Status& status) {
   pause_ = std::min(pause_ * 2, Duration(kLongestPause));
 }
 
-struct KubeNodeApi::Impl {
-  kube::Client client;
-  std::string node;
-  kube::Operation operation;  // the publisher starts one operation at a time
-};
-
-KubeNodeApi::KubeNodeApi(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-KubeNodeApi::~KubeNodeApi() = default;
-
-Result<std::unique_ptr<KubeNodeApi>> KubeNodeApi::Make(net::IoThread* io, TaskRunner* runner,
-                                                       const std::string& kubeconfig,
-                                                       const std::string& node_name) {
+Result<std::unique_ptr<NodeApi>> ConnectNodeApi(net::IoThread* io, TaskRunner* runner,
+                                                const std::string& kubeconfig,
+                                                const std::string& node_name) {
   ASSIGN_OR_RETURN(kube::Config config, kube::FindConfig(kubeconfig));
-  kube::ClientOptions options = kube::ClientOptionsFor(names::kAgent);
-  options.max_in_flight = 1;
-  return std::unique_ptr<KubeNodeApi>(new KubeNodeApi(std::unique_ptr<Impl>(
-      new Impl{{*io, *runner, std::move(config), std::move(options)}, node_name, {}})));
-}
-
-void KubeNodeApi::Get(Done done) {
-  impl_->operation = impl_->client.Get(kube::Node(impl_->node), std::move(done));
-}
-
-void KubeNodeApi::MergePatch(const Json& patch, Done done) {
-  impl_->operation =
-      impl_->client.Patch(kube::Node(impl_->node), kube::PatchKind::kMerge, patch,
-                          {.field_manager = std::string(names::kAgent)}, std::move(done));
-}
-
-// A strategic merge patch, because conditions have the merge key "type" (NodeStatus in
-// k8s.io/api/core/v1): those of the kubelet stay. A JSON merge patch would replace the whole list.
-void KubeNodeApi::PatchStatus(const Json& patch, Done done) {
-  impl_->operation =
-      impl_->client.Patch(kube::NodeStatus(impl_->node), kube::PatchKind::kStrategicMerge, patch,
-                          {.field_manager = std::string(names::kAgent)}, std::move(done));
-}
-
-void KubeNodeApi::JsonPatch(const Json& patch, Done done) {
-  impl_->operation =
-      impl_->client.Patch(kube::Node(impl_->node), kube::PatchKind::kJson, patch,
-                          {.field_manager = std::string(names::kAgent)}, std::move(done));
-}
-
-void KubeNodeApi::CreateEvent(const Json& event, Done done) {
-  const kube::ObjectRef collection{kube::kEvents, "", std::string(kNodeEventNamespace), ""};
-  impl_->operation = impl_->client.Create(collection, event, std::move(done));
+  return std::unique_ptr<NodeApi>(new KubeNodeApi(io, runner, std::move(config), node_name));
 }
 
 }  // namespace tessera::agent

@@ -58,6 +58,11 @@ class NodeApi {
   virtual void CreateEvent(const Json& event, Done done) = 0;
 };
 
+// The NodeApi of the API server. Errors: see kube::FindConfig.
+Result<std::unique_ptr<NodeApi>> ConnectNodeApi(net::IoThread* io, TaskRunner* runner,
+                                                const std::string& kubeconfig,
+                                                const std::string& node_name);
+
 struct PublishedNode {
   StringChanges labels;
   StringChanges annotations;
@@ -140,26 +145,6 @@ class NodePublisher {
   bool stale_ = false;    // the running read must be repeated
   Duration pause_ = kFirstPause;
   WeakPtrFactory<NodePublisher> weak_{this};
-};
-
-class KubeNodeApi final : public NodeApi {
- public:
-  // Errors: see kube::FindConfig.
-  static Result<std::unique_ptr<KubeNodeApi>> Make(net::IoThread* io, TaskRunner* runner,
-                                                   const std::string& kubeconfig,
-                                                   const std::string& node_name);
-  ~KubeNodeApi() override;
-
-  void Get(Done done) override;
-  void MergePatch(const Json& patch, Done done) override;
-  void PatchStatus(const Json& patch, Done done) override;
-  void JsonPatch(const Json& patch, Done done) override;
-  void CreateEvent(const Json& event, Done done) override;
-
- private:
-  struct Impl;
-  explicit KubeNodeApi(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace tessera::agent
