@@ -39,6 +39,13 @@ class NvmlClient {
     return function == nullptr ? nvml::Return::kFunctionNotFound : function(args...);
   }
 
+  // Calls `name`, which reads and writes `value` through its last argument.
+  template <typename F, typename T, typename... Args>
+  NvmlAnswer<T> Read(T value, const char* name, Args... args) const {
+    const nvml::Return result = Call<F>(name, args..., &value);
+    return {result, value};
+  }
+
   // The library's text for a return code.
   std::string ErrorText(nvml::Return result) const;
 
@@ -51,5 +58,16 @@ class NvmlClient {
 
 #define NVML_CALL(client, name, ...) \
   (client).Call<::tessera::nvml::fn::name>(#name __VA_OPT__(, ) __VA_ARGS__)
+// An NvmlAnswer with what the function writes into `value` through its last argument.
+#define NVML_READ(client, value, name, ...) \
+  (client).Read<::tessera::nvml::fn::name>(value, #name __VA_OPT__(, ) __VA_ARGS__)
+
+// An empty struct of this version, for functions that read the version.
+template <typename T>
+T Versioned(unsigned version) {
+  T value{};
+  value.version = nvml::VersionOf<T>(version);
+  return value;
+}
 
 }  // namespace tessera::smi

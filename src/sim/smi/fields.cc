@@ -37,10 +37,9 @@ std::string Microseconds(const NvmlGpu& gpu, unsigned field) {
 }
 
 std::string PciClass(const NvmlGpu& gpu, unsigned nvml::PciInfoExt::*member) {
-  nvml::PciInfoExt pci{};
-  pci.version = nvml::VersionOf<nvml::PciInfoExt>(1);
-  const nvml::Return result = NVML_CALL(gpu.client(), nvmlDeviceGetPciInfoExt, gpu.handle(), &pci);
-  return result == nvml::Return::kSuccess ? Hex(pci.*member, 2) : kNotAvailable;
+  const auto pci = NVML_READ(gpu.client(), Versioned<nvml::PciInfoExt>(1), nvmlDeviceGetPciInfoExt,
+                             gpu.handle());
+  return pci.ok() ? Hex(pci.value.*member, 2) : kNotAvailable;
 }
 
 std::string InforomValid(const NvmlGpu& gpu) {
@@ -60,11 +59,9 @@ std::string EncoderStat(const NvmlGpu& gpu, unsigned nvml::FbcStats::*member) {
 }
 
 std::string Margin(const NvmlGpu& gpu) {
-  nvml::MarginTemperature margin{};
-  margin.version = nvml::VersionOf<nvml::MarginTemperature>(1);
-  const nvml::Return result =
-      NVML_CALL(gpu.client(), nvmlDeviceGetMarginTemperature, gpu.handle(), &margin);
-  return result == nvml::Return::kSuccess ? std::to_string(margin.margin) : kNotAvailable;
+  const auto margin = NVML_READ(gpu.client(), Versioned<nvml::MarginTemperature>(1),
+                                nvmlDeviceGetMarginTemperature, gpu.handle());
+  return margin.ok() ? std::to_string(margin.value.margin) : kNotAvailable;
 }
 
 std::string PciHex(const NvmlGpu& gpu, unsigned nvml::PciInfo::*member, int digits) {

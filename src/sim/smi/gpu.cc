@@ -159,10 +159,9 @@ std::string NvmlGpu::RecoveryAction() const {
 }
 
 std::string NvmlGpu::AddressingMode() const {
-  nvml::AddressingMode mode{};
-  mode.version = nvml::VersionOf<nvml::AddressingMode>(1);
-  const Return result = NVML_CALL(*client_, nvmlDeviceGetAddressingMode, device_, &mode);
-  return NameOf({result, mode.value}, kAddressingModes, "Unknown");
+  const auto mode =
+      NVML_READ(*client_, Versioned<nvml::AddressingMode>(1), nvmlDeviceGetAddressingMode, device_);
+  return NameOf({mode.result, mode.value.value}, kAddressingModes, "Unknown");
 }
 
 std::string NvmlGpu::EventReason(std::uint64_t bit) const {
@@ -198,9 +197,7 @@ std::string NvmlGpu::FabricCluster() const {
 }
 
 NvmlAnswer<nvml::PciInfo> NvmlGpu::Pci() const {
-  NvmlAnswer<nvml::PciInfo> answer;
-  answer.result = NVML_CALL(*client_, nvmlDeviceGetPciInfo_v3, device_, &answer.value);
-  return answer;
+  return NVML_READ(*client_, nvml::PciInfo{}, nvmlDeviceGetPciInfo_v3, device_);
 }
 
 std::string NvmlGpu::BusId() const {
@@ -209,35 +206,26 @@ std::string NvmlGpu::BusId() const {
 }
 
 NvmlAnswer<nvml::MemoryV2> NvmlGpu::Memory() const {
-  NvmlAnswer<nvml::MemoryV2> answer;
-  answer.value.version = nvml::VersionOf<nvml::MemoryV2>(2);
-  answer.result = NVML_CALL(*client_, nvmlDeviceGetMemoryInfo_v2, device_, &answer.value);
-  if (answer.result == Return::kFunctionNotFound) {
-    // Drivers before 510 count reserved memory as used.
-    nvml::Memory memory = {};
-    answer.result = NVML_CALL(*client_, nvmlDeviceGetMemoryInfo, device_, &memory);
-    answer.value = {.total = memory.total, .free = memory.free, .used = memory.used};
-  }
-  return answer;
+  const auto answer =
+      NVML_READ(*client_, Versioned<nvml::MemoryV2>(2), nvmlDeviceGetMemoryInfo_v2, device_);
+  if (answer.result != Return::kFunctionNotFound) return answer;
+  // Drivers before 510 count reserved memory as used.
+  const auto [result, memory] =
+      NVML_READ(*client_, nvml::Memory{}, nvmlDeviceGetMemoryInfo, device_);
+  return {result, {.total = memory.total, .free = memory.free, .used = memory.used}};
 }
 
 NvmlAnswer<nvml::Bar1Memory> NvmlGpu::Bar1() const {
-  NvmlAnswer<nvml::Bar1Memory> answer;
-  answer.result = NVML_CALL(*client_, nvmlDeviceGetBAR1MemoryInfo, device_, &answer.value);
-  return answer;
+  return NVML_READ(*client_, nvml::Bar1Memory{}, nvmlDeviceGetBAR1MemoryInfo, device_);
 }
 
 NvmlAnswer<nvml::Utilization> NvmlGpu::Utilization() const {
-  NvmlAnswer<nvml::Utilization> answer;
-  answer.result = NVML_CALL(*client_, nvmlDeviceGetUtilizationRates, device_, &answer.value);
-  return answer;
+  return NVML_READ(*client_, nvml::Utilization{}, nvmlDeviceGetUtilizationRates, device_);
 }
 
 NvmlAnswer<nvml::FabricInfoV3> NvmlGpu::Fabric() const {
-  NvmlAnswer<nvml::FabricInfoV3> answer;
-  answer.value.version = nvml::VersionOf<nvml::FabricInfoV3>(3);
-  answer.result = NVML_CALL(*client_, nvmlDeviceGetGpuFabricInfoV, device_, &answer.value);
-  return answer;
+  return NVML_READ(*client_, Versioned<nvml::FabricInfoV3>(3), nvmlDeviceGetGpuFabricInfoV,
+                   device_);
 }
 
 NvmlAnswer<nvml::FbcStats> NvmlGpu::Encoder() const {
@@ -249,27 +237,19 @@ NvmlAnswer<nvml::FbcStats> NvmlGpu::Encoder() const {
 }
 
 NvmlAnswer<nvml::FbcStats> NvmlGpu::FrameCapture() const {
-  NvmlAnswer<nvml::FbcStats> answer;
-  answer.result = NVML_CALL(*client_, nvmlDeviceGetFBCStats, device_, &answer.value);
-  return answer;
+  return NVML_READ(*client_, nvml::FbcStats{}, nvmlDeviceGetFBCStats, device_);
 }
 
 NvmlAnswer<unsigned> NvmlGpu::Number(const char* function) const {
-  NvmlAnswer<unsigned> answer;
-  answer.result = client_->Call<NumberFn>(function, device_, &answer.value);
-  return answer;
+  return client_->Read<NumberFn>(0u, function, device_);
 }
 
 NvmlAnswer<unsigned> NvmlGpu::Number(const char* function, unsigned argument) const {
-  NvmlAnswer<unsigned> answer;
-  answer.result = client_->Call<NumberWithArgumentFn>(function, device_, argument, &answer.value);
-  return answer;
+  return client_->Read<NumberWithArgumentFn>(0u, function, device_, argument);
 }
 
 NvmlAnswer<std::uint64_t> NvmlGpu::Number64(const char* function) const {
-  NvmlAnswer<std::uint64_t> answer;
-  answer.result = client_->Call<Number64Fn>(function, device_, &answer.value);
-  return answer;
+  return client_->Read<Number64Fn>(std::uint64_t{}, function, device_);
 }
 
 NvmlAnswer<unsigned> NvmlGpu::FirstNumber(const char* function) const {
@@ -325,12 +305,6 @@ std::vector<ListedProcess> NvmlGpu::Processes() const {
   AppendProcesses(*this, "nvmlDeviceGetGraphicsRunningProcesses_v3", "G", &processes);
   AppendProcesses(*this, "nvmlDeviceGetComputeRunningProcesses_v3", "C", &processes);
   return processes;
-}
-
-bool NvmlGpu::IsLost() const {
-  nvml::Memory memory;
-  const Return result = NVML_CALL(*client_, nvmlDeviceGetMemoryInfo, device_, &memory);
-  return result == Return::kGpuIsLost;
 }
 
 std::string Show(const NvmlAnswer<unsigned>& answer, const char* unit) {

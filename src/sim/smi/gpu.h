@@ -105,8 +105,6 @@ class NvmlGpu {
   NvmlAnswer<unsigned> FieldNumber(unsigned id, unsigned scope = 0) const;
 
   std::vector<ListedProcess> Processes() const;
-  // True: the GPU does not respond.
-  bool IsLost() const;
 
  private:
   std::string Text(const char* function, unsigned size) const;

@@ -5,18 +5,14 @@
 namespace tessera::smi {
 
 NvmlAnswer<std::uint64_t> NvmlGpu::EccErrors(unsigned type, unsigned counter_type) const {
-  NvmlAnswer<std::uint64_t> answer;
-  answer.result =
-      NVML_CALL(*client_, nvmlDeviceGetTotalEccErrors, device_, type, counter_type, &answer.value);
-  return answer;
+  return NVML_READ(*client_, std::uint64_t{}, nvmlDeviceGetTotalEccErrors, device_, type,
+                   counter_type);
 }
 
 NvmlAnswer<std::uint64_t> NvmlGpu::EccErrorsAt(unsigned type, unsigned counter_type,
                                                unsigned location) const {
-  NvmlAnswer<std::uint64_t> answer;
-  answer.result = NVML_CALL(*client_, nvmlDeviceGetMemoryErrorCounter, device_, type, counter_type,
-                            location, &answer.value);
-  return answer;
+  return NVML_READ(*client_, std::uint64_t{}, nvmlDeviceGetMemoryErrorCounter, device_, type,
+                   counter_type, location);
 }
 
 NvmlAnswer<unsigned> NvmlGpu::RetiredPageCount(unsigned cause) const {
@@ -51,16 +47,13 @@ NvmlAnswer<RemappedRows> NvmlGpu::RemappedRowCounts() const {
 }
 
 NvmlAnswer<nvml::RowRemapperHistogram> NvmlGpu::RowHistogram() const {
-  NvmlAnswer<nvml::RowRemapperHistogram> answer;
-  answer.result = NVML_CALL(*client_, nvmlDeviceGetRowRemapperHistogram, device_, &answer.value);
-  return answer;
+  return NVML_READ(*client_, nvml::RowRemapperHistogram{}, nvmlDeviceGetRowRemapperHistogram,
+                   device_);
 }
 
 NvmlAnswer<nvml::EccSramErrorStatus> NvmlGpu::SramErrors() const {
-  NvmlAnswer<nvml::EccSramErrorStatus> answer;
-  answer.value.version = nvml::VersionOf<nvml::EccSramErrorStatus>(1);
-  answer.result = NVML_CALL(*client_, nvmlDeviceGetSramEccErrorStatus, device_, &answer.value);
-  return answer;
+  return NVML_READ(*client_, Versioned<nvml::EccSramErrorStatus>(1),
+                   nvmlDeviceGetSramEccErrorStatus, device_);
 }
 
 }  // namespace tessera::smi

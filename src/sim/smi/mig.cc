@@ -30,7 +30,7 @@ std::vector<ListedProfile> ProfilesOf(const NvmlGpu& gpu) {
   std::vector<ListedProfile> profiles;
   for (unsigned number = 0; number < kProfiles; ++number) {
     ListedProfile profile;
-    profile.info.version = nvml::VersionOf<nvml::GpuInstanceProfileInfoV2>(2);
+    profile.info = Versioned<nvml::GpuInstanceProfileInfoV2>(2);
     const Return result = NVML_CALL(gpu.client(), nvmlDeviceGetGpuInstanceProfileInfoV,
                                     gpu.handle(), number, &profile.info);
     if (result != Return::kSuccess) continue;
@@ -59,8 +59,7 @@ struct ComputeInstanceView {
 // Finds a compute profile ("MIG 1c.2g.20gb") in a GPU instance. False: no such profile.
 bool FindComputeProfile(const NvmlGpu& gpu, const GpuInstanceView& parent, unsigned profile,
                         nvml::ComputeInstanceProfileInfoV2* info) {
-  *info = {};
-  info->version = nvml::VersionOf<nvml::ComputeInstanceProfileInfoV2>(2);
+  *info = Versioned<nvml::ComputeInstanceProfileInfoV2>(2);
   return NVML_CALL(gpu.client(), nvmlGpuInstanceGetComputeInstanceProfileInfoV, parent.handle,
                    profile, 0U, info) == Return::kSuccess;
 }

@@ -55,11 +55,10 @@ std::string CapabilityLines(const NvmlGpu& gpu, unsigned link, bool up) {
   std::string out;
   if (!up) return out;
   for (const NamedNumber& capability : kCapabilities) {
-    unsigned has = 0;
-    const nvml::Return result = NVML_CALL(gpu.client(), nvmlDeviceGetNvLinkCapability, gpu.handle(),
-                                          link, capability.number, &has);
-    if (result != nvml::Return::kSuccess) continue;
-    out += fmt::format("\t Link {}, {}: {}\n", link, capability.name, has != 0);
+    const auto has = NVML_READ(gpu.client(), 0u, nvmlDeviceGetNvLinkCapability, gpu.handle(), link,
+                               capability.number);
+    if (!has.ok()) continue;
+    out += fmt::format("\t Link {}, {}: {}\n", link, capability.name, has.value != 0);
   }
   return out;
 }
@@ -68,11 +67,10 @@ std::string ErrorLines(const NvmlGpu& gpu, unsigned link, bool up) {
   std::string out;
   if (!up) return out;
   for (const NamedNumber& error : kErrors) {
-    std::uint64_t count = 0;
-    const nvml::Return result = NVML_CALL(gpu.client(), nvmlDeviceGetNvLinkErrorCounter,
-                                          gpu.handle(), link, error.number, &count);
-    if (result != nvml::Return::kSuccess) continue;
-    out += fmt::format("\t Link {}: {} Errors: {}\n", link, error.name, count);
+    const auto count = NVML_READ(gpu.client(), std::uint64_t{0}, nvmlDeviceGetNvLinkErrorCounter,
+                                 gpu.handle(), link, error.number);
+    if (!count.ok()) continue;
+    out += fmt::format("\t Link {}: {} Errors: {}\n", link, error.name, count.value);
   }
   return out + "\n";
 }
