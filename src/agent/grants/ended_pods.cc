@@ -150,15 +150,14 @@ std::optional<std::string> EndedPods::ReasonStillHeld(
 
 bool EndedPods::EndedPerApiServer(const ContainerRef& holder) const {
   if (pods_ == nullptr || !pods_->synced() || !holder.owner_known()) return false;
-  const auto found = pods_->pods().find(holder.pod_uid);
-  return found == pods_->pods().end() || found->second->ended;
+  const PodInfo* pod = pods_->Find(holder.pod_uid);
+  return pod == nullptr || pod->ended;
 }
 
 // Uses the last known state while the API server is unreachable.
 bool EndedPods::RunsPerApiServer(const ContainerRef& holder) const {
-  if (pods_ == nullptr) return false;
-  const auto found = pods_->pods().find(holder.pod_uid);
-  return found != pods_->pods().end() && !found->second->ended;
+  const PodInfo* pod = pods_ != nullptr ? pods_->Find(holder.pod_uid) : nullptr;
+  return pod != nullptr && !pod->ended;
 }
 
 // The kubelet lists pods by name. So a pod in its list may be another pod with the name of an ended

@@ -251,13 +251,13 @@ void GrantService::AddOtherPluginGrants(const std::shared_ptr<const PodInfo>& po
 void GrantService::PublishAssignment(const Uid& uid) {
   const auto set = devices_->Get();
   if (pods_ == nullptr || set == nullptr) return;
-  const auto found = pods_->pods().find(uid);
-  if (found == pods_->pods().end()) return;
+  const PodInfo* pod = pods_->Find(uid);
+  if (pod == nullptr) return;
   const auto now = runner_->clock().WallNow().time_since_epoch();
   const StringMap annotations = AnnotationsAfterGrant(
-      *found->second, ledger_->ChosenFor(uid), set->inventory(), set->shares().gpu_mem_unit(),
+      *pod, ledger_->ChosenFor(uid), set->inventory(), set->shares().gpu_mem_unit(),
       options_.node_name, std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
-  if (!annotations.empty()) pods_->Annotate(*found->second, annotations);
+  if (!annotations.empty()) pods_->Annotate(*pod, annotations);
 }
 
 // The update is not delayed, because the kubelet may call right now.

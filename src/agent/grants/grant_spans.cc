@@ -42,10 +42,10 @@ void RecordSpans(const trace::SpanRecorder& record, const GrantSpansContext& con
     }
   }
   if (!arrival.first_of_pod || context.pods == nullptr) return;
-  const auto pod = context.pods->pods().find(request.pod_uid);
-  if (pod == context.pods->pods().end()) return;
+  const PodInfo* pod = context.pods->Find(request.pod_uid);
+  if (pod == nullptr) return;
   record(trace::RootSpan({request.pod_uid, request.pod_namespace, request.pod_name, ""},
-                         pod->second->created, now));
+                         pod->created, now));
 }
 
 }  // namespace

@@ -343,11 +343,7 @@ Result<std::string> LimitChanges::WriteGranted(const GrantLedger::Entry& entry,
   const auto disabled = entry.env.find(std::string(names::kEnvCgpuDisable));
   const bool is_disabled = disabled != entry.env.end() && disabled->second == "true";
   if (dir_.empty() || is_disabled) return std::string();
-  const PodInfo* pod = nullptr;
-  if (pods_ != nullptr) {
-    const auto found = pods_->pods().find(entry.holder.pod_uid);
-    if (found != pods_->pods().end()) pod = found->second.get();
-  }
+  const PodInfo* pod = pods_ != nullptr ? pods_->Find(entry.holder.pod_uid) : nullptr;
   const auto in_force =
       pod != nullptr ? std::optional(WithAcceptedTexts(*pod)) : std::optional<PodInfo>();
   ApplyLimits(in_force ? &*in_force : nullptr, entry, &devices);

@@ -237,9 +237,8 @@ const GrantLedger::Entry* StartChecks::EntryOf(const Call& call) const {
 }
 
 Result<ContainerRef> StartChecks::WithUid(ContainerRef owner) const {
-  for (const auto& [uid, pod] : pods_->pods()) {
-    if (pod->ended || pod->ns != owner.pod_namespace || pod->name != owner.pod_name) continue;
-    owner.pod_uid = uid;
+  if (const PodInfo* pod = pods_->FindByName(owner.pod_namespace, owner.pod_name)) {
+    owner.pod_uid = pod->uid;
     return owner;
   }
   const Status last_error = pods_->last_error();

@@ -9,26 +9,13 @@
 #include "src/agent/grants/token_request.h"
 
 namespace tessera::agent {
-namespace {
-
-// Null for an unknown pod.
-const PodInfo* FindByName(const Pods& pods, const HeldDevices& held) {
-  for (const auto& [uid, pod] : pods.pods()) {
-    if (!pod->ended && pod->ns == held.pod_namespace && pod->name == held.pod_name) {
-      return pod.get();
-    }
-  }
-  return nullptr;
-}
-
-}  // namespace
 
 std::vector<std::string> UnredeemedContainers(const PodDevices& kubelet_pods, const Pods& pods,
                                               const GrantLedger& ledger, WallTime since) {
   std::set<std::string> unredeemed;
   for (const HeldDevices& held : kubelet_pods.held_devices) {
     if (std::ranges::count(kServedResources, held.resource) == 0 || held.ids.empty()) continue;
-    const PodInfo* pod = FindByName(pods, held);
+    const PodInfo* pod = pods.FindByName(held.pod_namespace, held.pod_name);
     const bool runs = pod != nullptr && pod->container_ids.contains(held.container) &&
                       !pod->ended_containers.contains(held.container);
     if (!runs || pod->created < since) continue;

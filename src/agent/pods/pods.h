@@ -75,6 +75,13 @@ class Pods {
     const auto found = pods().find(uid);
     return found == pods().end() ? nullptr : found->second.get();
   }
+  // The pod of this name that has not ended, else null.
+  const PodInfo* FindByName(std::string_view ns, std::string_view name) const {
+    for (const auto& [uid, pod] : pods()) {
+      if (!pod->ended && pod->ns == ns && pod->name == name) return pod.get();
+    }
+    return nullptr;
+  }
   // Whether the first list is complete: a pod that is missing then does not exist.
   virtual bool synced() const = 0;
   // For users: why pods are unknown or out of date.
