@@ -75,9 +75,9 @@ MemoryV2 MemoryOf(const GpuCall& gpu) {
 }
 
 Return SetMode(const GpuCall& gpu, sim::AtomicU32* mode, unsigned value) {
-  const Return permission = CheckMayChange(gpu);
-  if (permission == Return::kSuccess) mode->store(value);
-  return permission;
+  NVML_REQUIRE_ADMIN(gpu);
+  mode->store(value);
+  return Return::kSuccess;
 }
 
 }  // namespace
@@ -211,8 +211,7 @@ Return nvmlDeviceClearEccErrorCounts(Device device, unsigned counter) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(counter < kCounterTypes);
   if (gpu.facts().ecc_enabled == 0) return Return::kNotSupported;
-  const Return permission = CheckMayChange(gpu);
-  if (permission != Return::kSuccess) return permission;
+  NVML_REQUIRE_ADMIN(gpu);
   sim::SimGpuState& gpu_state = gpu.gpu_state();
   (counter == kVolatile ? gpu_state.ecc_corrected_volatile : gpu_state.ecc_corrected_aggregate) = 0;
   (counter == kVolatile ? gpu_state.ecc_uncorrected_volatile

@@ -93,8 +93,7 @@ Return CreateInstance(const char* function, Device device, unsigned profile_id, 
   const MigGpuCall gpu(function, device);
   if (gpu.result() != Return::kSuccess) return gpu.result();
   NVML_REQUIRE(instance != nullptr);
-  if (const Return permission = CheckMayChange(gpu); permission != Return::kSuccess)
-    return permission;
+  NVML_REQUIRE_ADMIN(gpu);
   const std::uint32_t profile = ProfileById(gpu, profile_id);
   if (profile == sim::kMaxMigProfiles) return Return::kNotSupported;
   std::uint32_t created = 0;
@@ -181,8 +180,7 @@ Return nvmlDeviceSetMigMode(Device device, unsigned mode, Return* activation) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(activation != nullptr && mode <= kFeatureEnabled);
   if (gpu.facts().mig_capable == 0) return Return::kNotSupported;
-  if (const Return permission = CheckMayChange(gpu); permission != Return::kSuccess)
-    return permission;
+  NVML_REQUIRE_ADMIN(gpu);
   *activation = ReturnFromErrno(gpu.state().SetMigMode(gpu.gpu_index(), mode == kFeatureEnabled));
   return Return::kSuccess;
 }
@@ -302,8 +300,7 @@ Return nvmlDeviceCreateGpuInstanceWithPlacement(Device device, unsigned profile,
 
 Return nvmlGpuInstanceDestroy(GpuInstance handle) {
   NVML_ENTER_GPU_INSTANCE(call, handle);
-  if (const Return permission = CheckMayChange(call.gpu()); permission != Return::kSuccess)
-    return permission;
+  NVML_REQUIRE_ADMIN(call.gpu());
   return ReturnFromErrno(call.state().DestroyGpuInstance(call.gpu_index(), call.instance_index()));
 }
 

@@ -82,8 +82,7 @@ Return CreateComputeInstance(const char* function, GpuInstance handle, unsigned 
   const GpuInstanceCall call(function, handle);
   if (call.result() != Return::kSuccess) return call.result();
   NVML_REQUIRE(compute != nullptr);
-  if (const Return permission = CheckMayChange(call.gpu()); permission != Return::kSuccess)
-    return permission;
+  NVML_REQUIRE_ADMIN(call.gpu());
   const unsigned slices = SlicesOf(call, profile);
   if (slices == 0) return Return::kNotSupported;
   std::uint32_t created = 0;
@@ -181,8 +180,7 @@ Return nvmlGpuInstanceCreateComputeInstanceWithPlacement(GpuInstance handle, uns
 Return nvmlComputeInstanceDestroy(ComputeInstance handle) {
   const ComputeInstanceCall call(__func__, handle);
   if (call.result() != Return::kSuccess) return call.result();
-  if (const Return permission = CheckMayChange(call.gpu()); permission != Return::kSuccess)
-    return permission;
+  NVML_REQUIRE_ADMIN(call.gpu());
   return ReturnFromErrno(
       call.gpu().state().DestroyComputeInstance(call.gpu().gpu_index(), call.instance_index()));
 }

@@ -187,10 +187,7 @@ Device HandleOfMigDevice(std::uint32_t gpu, std::uint32_t compute_instance) {
   return &g_mig_devices[gpu][compute_instance];
 }
 
-Return CheckMayChange(const GpuCall& gpu) {
-  const bool may = HasSysAdmin() && gpu.state().writable();
-  return may ? Return::kSuccess : Return::kNoPermission;
-}
+bool MayChange(const GpuCall& gpu) { return HasSysAdmin() && gpu.state().writable(); }
 
 Return CopyText(const char* text, char* buffer, unsigned length) {
   NVML_REQUIRE(buffer != nullptr);

@@ -120,7 +120,9 @@ Device HandleOf(std::uint32_t gpu);
 Device HandleOfMigDevice(std::uint32_t gpu, std::uint32_t compute_instance);
 
 // Settings apply to the whole node, so the real driver requires CAP_SYS_ADMIN.
-Return CheckMayChange(const GpuCall& gpu);
+bool MayChange(const GpuCall& gpu);
+#define NVML_REQUIRE_ADMIN(gpu) \
+  if (!MayChange(gpu)) return Return::kNoPermission
 
 // kInsufficientSize: `text` and its NUL do not fit. kNotSupported: empty text.
 Return CopyText(const char* text, char* buffer, unsigned length);

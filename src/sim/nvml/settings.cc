@@ -8,8 +8,7 @@ namespace {
 
 Return SetPowerLimit(const GpuCall& gpu, unsigned milliwatts) {
   NVML_REQUIRE(milliwatts >= gpu.facts().power_min_mw && milliwatts <= gpu.facts().power_max_mw);
-  const Return permission = CheckMayChange(gpu);
-  if (permission != Return::kSuccess) return permission;
+  NVML_REQUIRE_ADMIN(gpu);
   gpu.gpu_state().power_limit_mw.store(milliwatts);
   gpu.state().UpdateThrottling(gpu.gpu_index());
   return Return::kSuccess;
@@ -18,8 +17,7 @@ Return SetPowerLimit(const GpuCall& gpu, unsigned milliwatts) {
 // Locks clocks, or unlocks them if both values are 0.
 Return LockClocks(const GpuCall& gpu, sim::AtomicU32* low, sim::AtomicU32* high, unsigned min_mhz,
                   unsigned max_mhz) {
-  const Return permission = CheckMayChange(gpu);
-  if (permission != Return::kSuccess) return permission;
+  NVML_REQUIRE_ADMIN(gpu);
   low->store(min_mhz);
   high->store(max_mhz);
   return Return::kSuccess;
@@ -38,8 +36,7 @@ Return LockMemory(const GpuCall& gpu, unsigned min_mhz, unsigned max_mhz) {
 }
 
 Return SetApplicationClocks(const GpuCall& gpu, unsigned memory_mhz, unsigned graphics_mhz) {
-  const Return permission = CheckMayChange(gpu);
-  if (permission != Return::kSuccess) return permission;
+  NVML_REQUIRE_ADMIN(gpu);
   gpu.gpu_state().application_mem.store(memory_mhz);
   gpu.gpu_state().application_graphics.store(graphics_mhz);
   return Return::kSuccess;
@@ -102,9 +99,9 @@ Return nvmlDeviceResetApplicationsClocks(Device device) {
 Return nvmlDeviceSetEccMode(Device device, unsigned mode) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(mode <= kFeatureEnabled);
-  const Return permission = CheckMayChange(gpu);
-  if (permission == Return::kSuccess) gpu.gpu_state().ecc_mode_pending.store(mode);
-  return permission;
+  NVML_REQUIRE_ADMIN(gpu);
+  gpu.gpu_state().ecc_mode_pending.store(mode);
+  return Return::kSuccess;
 }
 
 }  // namespace tessera::nvml
