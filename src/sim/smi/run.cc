@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <strings.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <string_view>
@@ -22,42 +23,15 @@ namespace {
 
 using nvml::Return;
 
-enum ExitCode {
-  kExitOk = 0,
-  kExitArgument = 2,
-  kExitNotSupported = 3,
-  kExitPermission = 4,
-  kExitNotFound = 6,
-  kExitDriver = 9,
-  kExitLibrary = 12,
-  kExitFunction = 13,
-  kExitLost = 15,
-  kExitOther = 255,
-};
+constexpr int kExitOther = 255;
 
+// NVML's number, for the results that have an exit code.
 int ExitCodeOf(Return result) {
-  switch (result) {
-    case Return::kSuccess:
-      return kExitOk;
-    case Return::kInvalidArgument:
-      return kExitArgument;
-    case Return::kNotSupported:
-      return kExitNotSupported;
-    case Return::kNoPermission:
-      return kExitPermission;
-    case Return::kNotFound:
-      return kExitNotFound;
-    case Return::kDriverNotLoaded:
-      return kExitDriver;
-    case Return::kLibraryNotFound:
-      return kExitLibrary;
-    case Return::kFunctionNotFound:
-      return kExitFunction;
-    case Return::kGpuIsLost:
-      return kExitLost;
-    default:
-      return kExitOther;
-  }
+  constexpr Return kKnown[] = {
+      Return::kSuccess,         Return::kInvalidArgument,  Return::kNotSupported,
+      Return::kNoPermission,    Return::kNotFound,         Return::kDriverNotLoaded,
+      Return::kLibraryNotFound, Return::kFunctionNotFound, Return::kGpuIsLost};
+  return std::ranges::count(kKnown, result) != 0 ? static_cast<int>(result) : kExitOther;
 }
 
 std::string InitMessage(const NvmlClient& client, Return result) {
@@ -115,12 +89,12 @@ class SmiRun {
   SmiRun(const NvmlClient* client, const SmiOptions* options, bool prints_header)
       : client_(client), options_(options), prints_header_(prints_header) {}
 
-  int Run(std::string* out);
+  Return Run(std::string* out);
 
  private:
-  int FindGpus(std::string* out);
-  int SelectGpus(std::string* out);
-  int Render(std::string* out);
+  Return FindGpus(std::string* out);
+  Return SelectGpus(std::string* out);
+  Return Render(std::string* out);
   std::string Monitor() const;
 
   const NvmlClient* client_;
@@ -132,12 +106,12 @@ class SmiRun {
 };
 
 // A GPU without a handle is reported and skipped; the other GPUs are shown.
-int SmiRun::FindGpus(std::string* out) {
+Return SmiRun::FindGpus(std::string* out) {
   unsigned count = 0;
   const Return result = NVML_CALL(*client_, nvmlDeviceGetCount_v2, &count);
   if (result != Return::kSuccess) {
     *out = fmt::format("Failed to count the GPUs: {}\n", client_->ErrorText(result));
-    return ExitCodeOf(result);
+    return result;
   }
   attached_count_ = count;
   for (unsigned i = 0; i < count; ++i) {
@@ -153,11 +127,11 @@ int SmiRun::FindGpus(std::string* out) {
         found == Return::kGpuIsLost ? ".  Reboot the system to recover this GPU" : "");
   }
   if (count == 0) *out = "No devices were found\n";
-  return count == 0 ? kExitNotFound : kExitOk;
+  return count == 0 ? Return::kNotFound : Return::kSuccess;
 }
 
-int SmiRun::SelectGpus(std::string* out) {
-  if (options_->ids.empty()) return kExitOk;
+Return SmiRun::SelectGpus(std::string* out) {
+  if (options_->ids.empty()) return Return::kSuccess;
   std::vector<NvmlGpu> selected;
   std::string_view rest = options_->ids;
   while (true) {
@@ -169,13 +143,13 @@ int SmiRun::SelectGpus(std::string* out) {
     }
     if (selected.size() == before) {
       *out = "No devices were found\n";
-      return kExitNotFound;
+      return Return::kNotFound;
     }
     if (comma == std::string_view::npos) break;
     rest.remove_prefix(comma + 1);
   }
   gpus_ = std::move(selected);
-  return kExitOk;
+  return Return::kSuccess;
 }
 
 // The lines of dmon or pmon.
@@ -191,7 +165,7 @@ std::string SmiRun::Monitor() const {
   return (prints_header_ ? ProcessMonitorHeader(options) : "") + ProcessMonitorView(options, gpus_);
 }
 
-int SmiRun::Render(std::string* out) {
+Return SmiRun::Render(std::string* out) {
   const NodeValues node = {CsvTimestamp(), VersionsOf(*client_).driver, attached_count_};
   const std::string date = Now("%a %b %e %H:%M:%S %Y");
   bool valid = true;
@@ -229,24 +203,22 @@ int SmiRun::Render(std::string* out) {
       *out += GpuLogXml(date, VersionsOf(*client_), gpus_, attached_count_);
       break;
     case View::kMig:
-      return ExitCodeOf(RunMig(options_->mig, gpus_, out));
+      return RunMig(options_->mig, gpus_, out);
     case View::kChange:
-      return ExitCodeOf(ApplyChange(options_->change, gpus_, out));
+      return ApplyChange(options_->change, gpus_, out);
     default:
       *out += TableView(date, VersionsOf(*client_), gpus_);
       break;
   }
-  return valid ? kExitOk : kExitArgument;
+  return valid ? Return::kSuccess : Return::kInvalidArgument;
 }
 
-int SmiRun::Run(std::string* out) {
-  std::string errors;
-  int code = FindGpus(&errors);
-  if (code == kExitOk) code = SelectGpus(&errors);
-  if (code != kExitOk) return *out = errors, code;
-  *out = errors;
-  code = Render(out);
-  return code == kExitOk && has_lost_gpu_ ? kExitLost : code;
+Return SmiRun::Run(std::string* out) {
+  Return result = FindGpus(out);
+  if (result == Return::kSuccess) result = SelectGpus(out);
+  if (result != Return::kSuccess) return result;
+  result = Render(out);
+  return result == Return::kSuccess && has_lost_gpu_ ? Return::kGpuIsLost : result;
 }
 
 std::string VersionText(const NvmlClient& client) {
@@ -260,18 +232,18 @@ std::string VersionText(const NvmlClient& client) {
       versions.driver, nvml_version, versions.driver, versions.cuda);
 }
 
-int RunOnce(const NvmlClient& client, const SmiOptions& options, bool prints_header,
-            std::FILE* stream) {
+Return RunOnce(const NvmlClient& client, const SmiOptions& options, bool prints_header,
+               std::FILE* stream) {
   std::string out;
-  int code = kExitOk;
+  Return result = Return::kSuccess;
   if (options.view == View::kVersion) {
     out = VersionText(client);
   } else {
-    code = SmiRun(&client, &options, prints_header).Run(&out);
+    result = SmiRun(&client, &options, prints_header).Run(&out);
   }
   std::fwrite(out.data(), 1, out.size(), stream);
   std::fflush(stream);
-  return code;
+  return result;
 }
 
 // Prints views that need no driver. False: the view needs the driver.
@@ -290,9 +262,9 @@ int Run(const std::vector<std::string>& arguments) {
   std::string error;
   if (!ParseOptions(arguments, &options, &error)) {
     std::fputs(error.c_str(), stdout);
-    return kExitArgument;
+    return ExitCodeOf(Return::kInvalidArgument);
   }
-  if (PrintHelp(options)) return kExitOk;
+  if (PrintHelp(options)) return 0;
   NvmlClient client;
   const Return opened = client.Open();
   if (opened != Return::kSuccess) {
@@ -302,17 +274,17 @@ int Run(const std::vector<std::string>& arguments) {
   std::FILE* stream = options.output.empty() ? stdout : std::fopen(options.output.c_str(), "we");
   if (stream == nullptr) {
     std::fputs(fmt::format("Unable to open {} for writing\n", options.output).c_str(), stdout);
-    return kExitArgument;
+    return ExitCodeOf(Return::kInvalidArgument);
   }
-  int code = RunOnce(client, options, /*prints_header=*/true, stream);
-  for (unsigned round = 1; code == kExitOk && round != options.rounds; ++round) {
+  Return result = RunOnce(client, options, /*prints_header=*/true, stream);
+  for (unsigned round = 1; result == Return::kSuccess && round != options.rounds; ++round) {
     const timespec pause = {options.loop_ms / 1000,
                             static_cast<long>(options.loop_ms % 1000) * 1000000};
     nanosleep(&pause, nullptr);
-    code = RunOnce(client, options, /*prints_header=*/false, stream);
+    result = RunOnce(client, options, /*prints_header=*/false, stream);
   }
   if (stream != stdout && std::fclose(stream) != 0) return kExitOther;
-  return code;
+  return ExitCodeOf(result);
 }
 
 }  // namespace tessera::smi
