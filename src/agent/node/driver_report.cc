@@ -13,6 +13,7 @@
 
 #include "api/names.h"
 #include "src/base/file.h"
+#include "src/base/strings.h"
 #include "src/gpu/driver_files.h"
 #include "src/oci/driver_root.h"
 
@@ -138,15 +139,11 @@ std::string KernelModuleVersion(std::string_view proc_version) {
   // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.163.01  Tue …", and with open modules
   // "… Open Kernel Module for x86_64  550.163.01  …".
   const std::string_view line = proc_version.substr(0, proc_version.find('\n'));
-  for (size_t at = 0; at < line.size();) {
-    const size_t begin = line.find_first_not_of(' ', at);
-    if (begin == std::string_view::npos) break;
-    const std::string_view word = line.substr(begin, line.find(' ', begin) - begin);
+  for (const std::string_view word : SplitList(line, ' ')) {
     if (word.find('.') != std::string_view::npos &&
         word.find_first_not_of("0123456789.") == std::string_view::npos) {
       return std::string(word);
     }
-    at = begin + word.size();
   }
   return {};
 }
