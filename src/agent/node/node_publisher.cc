@@ -67,6 +67,23 @@ std::optional<Json> MergePatchFor(const Json* current, const StringChanges& want
   return changes;
 }
 
+// The merge patch that brings the metadata of `node` to `state`; nullopt if `node` has it.
+std::optional<Json> PatchFor(const Json& node, const PublishedNode& state) {
+  Json metadata = Json::MakeObject();
+  StringChanges wanted = state.labels;
+  if (HasOtherOwner(node, names::kLabelLegacyGpuModel))
+    wanted.erase(std::string(names::kLabelLegacyGpuModel));
+  if (auto labels = MergePatchFor(FindPath(node, {"metadata", "labels"}), wanted)) {
+    metadata.Set("labels", *labels);
+  }
+  if (auto annotations =
+          MergePatchFor(FindPath(node, {"metadata", "annotations"}), state.annotations)) {
+    metadata.Set("annotations", *annotations);
+  }
+  if (metadata.members().empty()) return std::nullopt;
+  return Json::MakeObject({{"metadata", std::move(metadata)}});
+}
+
 class KubeNodeApi final : public NodeApi {
  public:
   KubeNodeApi(net::IoThread* io, TaskRunner* runner, kube::Config config, std::string node)
@@ -132,22 +149,6 @@ PublishedNode StateOf(const device::NodeInventory& inventory, const NodeHardware
   Set(&state.labels, names::kLabelLegacyGpuModel,
       legacy_model.empty() ? std::nullopt : std::optional(std::move(legacy_model)));
   return state;
-}
-
-std::optional<Json> PatchFor(const Json& node, const PublishedNode& state) {
-  Json metadata = Json::MakeObject();
-  StringChanges wanted = state.labels;
-  if (HasOtherOwner(node, names::kLabelLegacyGpuModel))
-    wanted.erase(std::string(names::kLabelLegacyGpuModel));
-  if (auto labels = MergePatchFor(FindPath(node, {"metadata", "labels"}), wanted)) {
-    metadata.Set("labels", *labels);
-  }
-  if (auto annotations =
-          MergePatchFor(FindPath(node, {"metadata", "annotations"}), state.annotations)) {
-    metadata.Set("annotations", *annotations);
-  }
-  if (metadata.members().empty()) return std::nullopt;
-  return Json::MakeObject({{"metadata", std::move(metadata)}});
 }
 
 NodePublisher::NodePublisher(TaskRunner* runner, NodeApi* api, NodeMetrics* metrics,

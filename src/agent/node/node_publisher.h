@@ -73,8 +73,6 @@ struct PublishedNode {
 // The state to publish. Pure.
 PublishedNode StateOf(const device::NodeInventory& inventory, const NodeHardware& hardware,
                       const NodeFindings& findings = {});
-// The merge patch that brings the metadata of `node` to `state`; nullopt if `node` has it.
-std::optional<Json> PatchFor(const Json& node, const PublishedNode& state);
 
 class NodePublisher {
  public:

@@ -27,6 +27,19 @@ std::optional<std::string> MarkerIf(bool exists) {
   return exists ? std::optional(std::string(kOwnMarker)) : std::nullopt;
 }
 
+// The content of driver-ready, as NVIDIA's validator writes it.
+std::string DriverReadyText(const DriverRoot& driver, const std::string& dev_root) {
+  const bool is_host_driver = driver.host_path == "/";
+  const bool own_dev = dev_root != "/";
+  // NVIDIA's containers have the host's root at /host, and the root of a driver container at its
+  // host path.
+  return fmt::format(
+      "{}IS_HOST_DRIVER={}\nNVIDIA_DRIVER_ROOT={}\nDRIVER_ROOT_CTR_PATH={}\nNVIDIA_DEV_ROOT={}\n"
+      "DEV_ROOT_CTR_PATH={}\n",
+      kOwnMarker, is_host_driver, driver.host_path, is_host_driver ? "/host" : driver.host_path,
+      dev_root, own_dev ? dev_root : "/host");
+}
+
 }  // namespace
 
 ValidationFiles::ValidationFiles(TaskRunner* runner, std::string dir)
@@ -73,18 +86,6 @@ void ValidationFiles::Write() {
       Log(Severity::kWarning, "cannot write a validation file", {{"error", status.message()}});
     }
   }
-}
-
-std::string DriverReadyText(const DriverRoot& driver, const std::string& dev_root) {
-  const bool is_host_driver = driver.host_path == "/";
-  const bool own_dev = dev_root != "/";
-  // NVIDIA's containers have the host's root at /host, and the root of a driver container at its
-  // host path.
-  return fmt::format(
-      "{}IS_HOST_DRIVER={}\nNVIDIA_DRIVER_ROOT={}\nDRIVER_ROOT_CTR_PATH={}\nNVIDIA_DEV_ROOT={}\n"
-      "DEV_ROOT_CTR_PATH={}\n",
-      kOwnMarker, is_host_driver, driver.host_path, is_host_driver ? "/host" : driver.host_path,
-      dev_root, own_dev ? dev_root : "/host");
 }
 
 std::string DriverRootNamedIn(const std::string& driver_ready) {

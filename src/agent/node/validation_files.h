@@ -55,8 +55,6 @@ class ValidationFiles {
   DirWatcher watcher_;
 };
 
-// The content of driver-ready, as NVIDIA's validator writes it.
-std::string DriverReadyText(const DriverRoot& driver, const std::string& dev_root);
 // The host path of the driver's root that another writer's driver-ready names; "" if there is no
 // such file, or it names no root.
 std::string DriverRootNamedIn(const std::string& driver_ready);
