@@ -18,36 +18,25 @@ struct TagTable {
     tags[gpu][instance] = {gpu, instance};
     return &tags[gpu][instance];
   }
+  Device DeviceOf(const Tag* handle) const {
+    const Tag* first = &tags[0][0];
+    const Tag* end = first + sim::kMaxGpus * sim::kMaxInstances;
+    if (handle == nullptr || handle < first || handle >= end) return nullptr;
+    return HandleOf(handle->gpu);
+  }
 };
 TagTable<GpuInstanceTag> g_gpu_instances;
 TagTable<ComputeInstanceTag> g_compute_instances;
 
-// The index of the profile with this number (NVML_GPU_INSTANCE_PROFILE_*) or with this id of
-// nvidia-smi; kMaxMigProfiles if the GPU has no such profile.
-std::uint32_t ProfileByNumber(const GpuCall& gpu, unsigned number) {
+// The index of the profile whose number (NVML_GPU_INSTANCE_PROFILE_*) or id (of nvidia-smi) is
+// `value`; kMaxMigProfiles if the GPU has no such profile.
+std::uint32_t FindProfile(const GpuCall& gpu, std::uint32_t sim::MigProfile::*key, unsigned value) {
   std::uint32_t i = 0;
   for (; i < sim::kMaxMigProfiles; ++i) {
     const sim::MigProfile& profile = gpu.facts().mig_profiles[i];
-    if (profile.name[0] != '\0' && profile.number == number) break;
+    if (profile.name[0] != '\0' && profile.*key == value) break;
   }
   return i;
-}
-std::uint32_t ProfileById(const GpuCall& gpu, unsigned id) {
-  std::uint32_t i = 0;
-  for (; i < sim::kMaxMigProfiles; ++i) {
-    const sim::MigProfile& profile = gpu.facts().mig_profiles[i];
-    if (profile.name[0] != '\0' && profile.id == id) break;
-  }
-  return i;
-}
-
-// The device of a tag; null for another pointer, so that the call reports an invalid handle.
-template <typename Tag>
-Device DeviceOf(const TagTable<Tag>& table, const Tag* handle) {
-  const Tag* first = &table.tags[0][0];
-  const Tag* end = first + sim::kMaxGpus * sim::kMaxInstances;
-  if (handle == nullptr || handle < first || handle >= end) return nullptr;
-  return HandleOf(handle->gpu);
 }
 
 Return GetProfileInfo(const char* function, Device device, unsigned number,
@@ -55,7 +44,7 @@ Return GetProfileInfo(const char* function, Device device, unsigned number,
   const GpuCall gpu(function, device);
   if (gpu.result() != Return::kSuccess) return gpu.result();
   if (gpu.facts().mig_capable == 0) return Return::kNotSupported;
-  const std::uint32_t index = ProfileByNumber(gpu, number);
+  const std::uint32_t index = FindProfile(gpu, &sim::MigProfile::number, number);
   if (index == sim::kMaxMigProfiles) return Return::kNotSupported;
   *profile = gpu.facts().mig_profiles[index];
   return Return::kSuccess;
@@ -82,7 +71,7 @@ Return GetPlacements(const char* function, Device device, unsigned profile_id,
   if (gpu.result() != Return::kSuccess) return gpu.result();
   NVML_REQUIRE(count != nullptr);
   if (gpu.facts().mig_capable == 0) return Return::kNotSupported;
-  const std::uint32_t index = ProfileById(gpu, profile_id);
+  const std::uint32_t index = FindProfile(gpu, &sim::MigProfile::id, profile_id);
   NVML_REQUIRE(index < sim::kMaxMigProfiles);
   const sim::MigProfile& profile = gpu.facts().mig_profiles[index];
   return PutPlacements(profile.starts, profile.size, placements, count);
@@ -94,7 +83,7 @@ Return CreateInstance(const char* function, Device device, unsigned profile_id, 
   if (gpu.result() != Return::kSuccess) return gpu.result();
   NVML_REQUIRE(instance != nullptr);
   NVML_REQUIRE_ADMIN(gpu);
-  const std::uint32_t profile = ProfileById(gpu, profile_id);
+  const std::uint32_t profile = FindProfile(gpu, &sim::MigProfile::id, profile_id);
   if (profile == sim::kMaxMigProfiles) return Return::kNotSupported;
   std::uint32_t created = 0;
   const int error = gpu.state().CreateGpuInstance(gpu.gpu_index(), profile, start, &created);
@@ -131,12 +120,8 @@ ComputeInstance HandleOfComputeInstance(std::uint32_t gpu, std::uint32_t instanc
   return g_compute_instances.At(gpu, instance);
 }
 
-GpuInstanceCall::GpuInstanceCall(const char* function, GpuInstance handle)
-    : gpu_(function, DeviceOf(g_gpu_instances, handle)) {
-  if (gpu_.result() != Return::kSuccess) return;
-  index_ = handle->instance;
-  if (instance().present.load() != 0) result_ = Return::kSuccess;
-}
+Device DeviceOf(const GpuInstanceTag* handle) { return g_gpu_instances.DeviceOf(handle); }
+Device DeviceOf(const ComputeInstanceTag* handle) { return g_compute_instances.DeviceOf(handle); }
 
 Return ReturnFromErrno(int error) {
   switch (error) {
@@ -276,7 +261,7 @@ Return nvmlDeviceGetGpuInstanceRemainingCapacity(Device device, unsigned profile
                                                  unsigned* count) {
   NVML_ENTER_MIG_MODE(gpu, device);
   NVML_REQUIRE(count != nullptr);
-  const std::uint32_t profile = ProfileById(gpu, profile_id);
+  const std::uint32_t profile = FindProfile(gpu, &sim::MigProfile::id, profile_id);
   NVML_REQUIRE(profile < sim::kMaxMigProfiles);
   const auto free =
       static_cast<unsigned>(std::popcount(gpu.state().FreeStarts(gpu.gpu_index(), profile)));
@@ -310,7 +295,7 @@ Return nvmlDeviceGetGpuInstances(Device device, unsigned profile_id, GpuInstance
                                  unsigned* count) {
   NVML_ENTER_MIG_MODE(gpu, device);
   NVML_REQUIRE(instances != nullptr && count != nullptr);
-  const std::uint32_t profile = ProfileById(gpu, profile_id);
+  const std::uint32_t profile = FindProfile(gpu, &sim::MigProfile::id, profile_id);
   NVML_REQUIRE(profile < sim::kMaxMigProfiles);
   *count = 0;
   for (std::uint32_t i = 0; i < sim::kMaxInstances; ++i) {

@@ -11,14 +11,19 @@ namespace tessera::nvml {
 // The targets of handles, which live as long as the library. The handle of a destroyed instance is
 // invalid until a new instance takes the same place in the table.
 struct GpuInstanceTag {
+  static constexpr auto kTable = &sim::SimGpuState::gpu_instances;
   std::uint32_t gpu, instance;
 };
 struct ComputeInstanceTag {
+  static constexpr auto kTable = &sim::SimGpuState::compute_instances;
   std::uint32_t gpu, instance;
 };
 
 GpuInstance HandleOfGpuInstance(std::uint32_t gpu, std::uint32_t instance);
 ComputeInstance HandleOfComputeInstance(std::uint32_t gpu, std::uint32_t instance);
+// The device of an instance; null for another pointer, so that the call reports an invalid handle.
+Device DeviceOf(const GpuInstanceTag* handle);
+Device DeviceOf(const ComputeInstanceTag* handle);
 
 // A call on a GPU in MIG mode. kNotSupported: MIG mode is off.
 class MigGpuCall : public GpuCall {
@@ -30,23 +35,36 @@ class MigGpuCall : public GpuCall {
   }
 };
 
-// A call on a GPU instance.
-class GpuInstanceCall {
+// A call on an instance of a GPU.
+template <typename Tag>
+class InstanceCall {
  public:
-  GpuInstanceCall(const char* function, GpuInstance handle);
+  InstanceCall(const char* function, const Tag* handle) : gpu_(function, DeviceOf(handle)) {
+    if (gpu_.result() != Return::kSuccess) return;
+    index_ = handle->instance;
+    if (instance().present.load() != 0) result_ = Return::kSuccess;
+  }
 
   Return result() const { return gpu_.result() == Return::kSuccess ? result_ : gpu_.result(); }
   const GpuCall& gpu() const { return gpu_; }
   sim::State& state() const { return gpu_.state(); }
   std::uint32_t gpu_index() const { return gpu_.gpu_index(); }
   std::uint32_t instance_index() const { return index_; }
-  sim::GpuInstance& instance() const { return gpu_.gpu_state().gpu_instances[index_]; }
-  const sim::MigProfile& profile() const { return state().ProfileOf(gpu_index(), index_); }
+  auto& instance() const { return (gpu_.gpu_state().*Tag::kTable)[index_]; }
 
  private:
   const GpuCall gpu_;
   std::uint32_t index_ = 0;
   Return result_ = Return::kInvalidArgument;
+};
+using ComputeInstanceCall = InstanceCall<ComputeInstanceTag>;
+
+class GpuInstanceCall : public InstanceCall<GpuInstanceTag> {
+ public:
+  using InstanceCall::InstanceCall;
+  const sim::MigProfile& profile() const {
+    return state().ProfileOf(gpu_index(), instance_index());
+  }
 };
 
 // Converts an errno of the MIG functions of State (src/sim/state.h).

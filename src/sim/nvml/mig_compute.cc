@@ -29,36 +29,6 @@ unsigned ProfileOfSlices(unsigned slices) {
   return profile;
 }
 
-// A call on a compute instance.
-class ComputeInstanceCall {
- public:
-  ComputeInstanceCall(const char* function, ComputeInstance handle);
-
-  Return result() const { return gpu_.result() == Return::kSuccess ? result_ : gpu_.result(); }
-  const GpuCall& gpu() const { return gpu_; }
-  std::uint32_t instance_index() const { return index_; }
-  sim::ComputeInstance& instance() const { return gpu_.gpu_state().compute_instances[index_]; }
-
- private:
-  const GpuCall gpu_;
-  std::uint32_t index_ = 0;
-  Return result_ = Return::kInvalidArgument;
-};
-
-// The device of a handle; null for another pointer.
-Device DeviceOfCompute(ComputeInstance handle) {
-  const ComputeInstance first = HandleOfComputeInstance(0, 0);
-  const ComputeInstance end = first + sim::kMaxGpus * sim::kMaxInstances;
-  return handle != nullptr && handle >= first && handle < end ? HandleOf(handle->gpu) : nullptr;
-}
-
-ComputeInstanceCall::ComputeInstanceCall(const char* function, ComputeInstance handle)
-    : gpu_(function, DeviceOfCompute(handle)) {
-  if (gpu_.result() != Return::kSuccess) return;
-  index_ = handle->instance;
-  if (instance().present.load() != 0) result_ = Return::kSuccess;
-}
-
 template <typename Info>
 Return FillProfile(const GpuInstanceCall& call, unsigned profile, Info* info) {
   const unsigned slices = SlicesOf(call, profile);
@@ -98,8 +68,8 @@ Return GetComputeInfo(const char* function, ComputeInstance handle, ComputeInsta
   if (call.result() != Return::kSuccess) return call.result();
   NVML_REQUIRE(info != nullptr);
   const sim::ComputeInstance& instance = call.instance();
-  info->device = HandleOf(call.gpu().gpu_index());
-  info->gpu_instance = HandleOfGpuInstance(call.gpu().gpu_index(), instance.gpu_instance.load());
+  info->device = HandleOf(call.gpu_index());
+  info->gpu_instance = HandleOfGpuInstance(call.gpu_index(), instance.gpu_instance.load());
   info->id = instance.id.load();
   info->profile_id = ProfileOfSlices(instance.slices.load());
   // The structure of the first version ends before the placement.
@@ -182,7 +152,7 @@ Return nvmlComputeInstanceDestroy(ComputeInstance handle) {
   if (call.result() != Return::kSuccess) return call.result();
   NVML_REQUIRE_ADMIN(call.gpu());
   return ReturnFromErrno(
-      call.gpu().state().DestroyComputeInstance(call.gpu().gpu_index(), call.instance_index()));
+      call.state().DestroyComputeInstance(call.gpu_index(), call.instance_index()));
 }
 
 Return nvmlGpuInstanceGetComputeInstances(GpuInstance handle, unsigned profile,
