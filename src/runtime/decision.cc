@@ -170,9 +170,9 @@ Result<Decision> MakeDecision(const ConfigDocument& document, const Options& opt
   for (const grant::GrantedMount& mount : grant.mounts) {
     injection.mounts.push_back({mount.container, "bind", mount.host, mount.options});
   }
-  injection.env.emplace_back(names::kEnvVisibleDevices, grant.devices.empty()
-                                                            ? std::string(no_gpu_word)
-                                                            : grant::UuidsOf(grant));
+  std::string visible = grant::UuidsOf(grant);
+  if (grant.devices.empty()) visible = no_gpu_word;
+  injection.env.emplace_back(names::kEnvVisibleDevices, std::move(visible));
   injection.env.insert(injection.env.end(), grant.env.begin(), grant.env.end());
   if (!grant.limits_dir.empty()) {
     ASSIGN_OR_RETURN(injection.limiter, FindLimiter(grant.limits_dir));
