@@ -7,7 +7,7 @@
 #include <cmath>
 #include <span>
 
-#include "src/sim/smi/parse_number.h"
+#include "src/sim/smi/parse_text.h"
 
 namespace tessera::smi {
 

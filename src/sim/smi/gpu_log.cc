@@ -3,10 +3,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 
 #include "src/sim/smi/gpu_sections.h"
 #include "src/sim/smi/log_tree.h"
+#include "src/sim/smi/parse_text.h"
 
 namespace tessera::smi {
 namespace {
@@ -33,32 +36,20 @@ constexpr std::array kDisplayTypes = {
     DisplayType{"RESET_STATUS", "GPU Reset Status"},
 };
 
-bool Contains(std::string_view list, char separator, std::string_view item) {
-  while (!list.empty()) {
-    const size_t end = list.find(separator);
-    if (list.substr(0, end) == item) return true;
-    if (end == std::string_view::npos) return false;
-    list.remove_prefix(end + 1);
-  }
-  return false;
-}
-
 // Finds the labels of `display_types`. False: unknown type; *message has the error.
-bool ChooseSections(std::string_view display_types, std::string* sections, std::string* message) {
-  while (!display_types.empty()) {
-    const size_t end = display_types.find(',');
-    const std::string_view name = display_types.substr(0, end);
+bool ChooseSections(std::string_view display_types, std::vector<std::string_view>* sections,
+                    std::string* message) {
+  for (const std::string_view name : Split(display_types)) {
     bool found = false;
     for (const DisplayType& display : kDisplayTypes) {
       if (display.name != name) continue;
-      *sections += fmt::format("{};", display.sections);
+      std::ranges::copy(Split(display.sections, ';'), std::back_inserter(*sections));
       found = true;
     }
     if (!found) {
       *message = fmt::format("\"{}\" is not a recognized display option.\n", name);
       return false;
     }
-    display_types = end == std::string_view::npos ? "" : display_types.substr(end + 1);
   }
   return true;
 }
@@ -67,7 +58,7 @@ bool ChooseSections(std::string_view display_types, std::string* sections, std::
 
 bool GpuLogText(const std::string& date, const Versions& versions, const std::vector<NvmlGpu>& gpus,
                 size_t attached, std::string_view display_types, std::string* out) {
-  std::string sections;
+  std::vector<std::string_view> sections;
   if (!ChooseSections(display_types, &sections, out)) return false;
   *out += "\n==============NVSMI LOG==============\n\n";
   AppendText({"Timestamp", "", date}, 0, out);
@@ -78,7 +69,8 @@ bool GpuLogText(const std::string& date, const Versions& versions, const std::ve
   for (const NvmlGpu& gpu : gpus) {
     *out += fmt::format("GPU {}\n", gpu.BusId());
     for (const LogNode& node : GpuSections(gpu).children) {
-      if (sections.empty() || Contains(sections, ';', node.label)) AppendText(node, 1, out);
+      const bool chosen = sections.empty() || std::ranges::count(sections, node.label) != 0;
+      if (chosen) AppendText(node, 1, out);
     }
     *out += '\n';
   }

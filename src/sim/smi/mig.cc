@@ -8,7 +8,7 @@
 #include <string_view>
 #include <tuple>
 
-#include "src/sim/smi/parse_number.h"
+#include "src/sim/smi/parse_text.h"
 
 namespace tessera::smi {
 namespace {
@@ -66,8 +66,7 @@ bool FindComputeProfile(const NvmlGpu& gpu, const GpuInstanceView& parent, unsig
 
 // True: `ids` is empty or contains the id.
 bool IsSelected(std::string_view ids, unsigned id) {
-  const std::string listed_id = fmt::format(",{},", id);
-  return ids.empty() || fmt::format(",{},", ids).find(listed_id) != std::string::npos;
+  return ids.empty() || std::ranges::count(Split(ids), std::to_string(id)) != 0;
 }
 
 std::vector<GpuInstanceView> GpuInstancesOf(const NvmlGpu& gpu, std::string_view ids) {
@@ -203,17 +202,6 @@ Return ListComputeInstances(const MigOptions& options, const std::vector<NvmlGpu
   return *out += Table(kHeader, kRule, rows), Return::kSuccess;
 }
 
-// Splits a list at its commas.
-std::vector<std::string> Split(std::string_view list) {
-  std::vector<std::string> items;
-  while (!list.empty()) {
-    const size_t comma = list.find(',');
-    items.emplace_back(list.substr(0, comma));
-    list.remove_prefix(comma == std::string_view::npos ? list.size() : comma + 1);
-  }
-  return items;
-}
-
 // True: `text` is the id, the name, or the name without "MIG ".
 bool IsProfile(std::string_view text, unsigned id, std::string_view name) {
   unsigned number = 0;
@@ -223,7 +211,7 @@ bool IsProfile(std::string_view text, unsigned id, std::string_view name) {
 
 // Creates a compute instance; `profile` is an id or a name, or "" for all slices.
 Return CreateComputeInstance(const NvmlGpu& gpu, const GpuInstanceView& parent,
-                             const std::string& profile, std::string* out) {
+                             std::string_view profile, std::string* out) {
   for (unsigned number = kComputeProfiles; number-- > 0;) {
     nvml::ComputeInstanceProfileInfoV2 info;
     if (!FindComputeProfile(gpu, parent, number, &info)) continue;
@@ -251,19 +239,18 @@ Return CreateComputeInstance(const NvmlGpu& gpu, const GpuInstanceView& parent,
 }
 
 // Creates a GPU instance of "PROFILE" or "PROFILE:START".
-Return CreateGpuInstance(const MigOptions& options, const NvmlGpu& gpu, const std::string& request,
+Return CreateGpuInstance(const MigOptions& options, const NvmlGpu& gpu, std::string_view request,
                          std::string* out) {
   const size_t colon = request.find(':');
   nvml::Placement placement = {};
   bool valid =
-      colon == std::string::npos || ParseUnsigned(request.substr(colon + 1), &placement.start);
+      colon == std::string_view::npos || ParseUnsigned(request.substr(colon + 1), &placement.start);
   for (const ListedProfile& profile : ProfilesOf(gpu)) {
-    if (!valid ||
-        !IsProfile(std::string_view(request).substr(0, colon), profile.id, profile.name)) {
+    if (!valid || !IsProfile(request.substr(0, colon), profile.id, profile.name)) {
       continue;
     }
     GpuInstanceView view{nullptr, {}, profile.name};
-    const Return result = colon == std::string::npos
+    const Return result = colon == std::string_view::npos
                               ? NVML_CALL(gpu.client(), nvmlDeviceCreateGpuInstance, gpu.handle(),
                                           profile.id, &view.handle)
                               : NVML_CALL(gpu.client(), nvmlDeviceCreateGpuInstanceWithPlacement,
@@ -292,7 +279,7 @@ Return ReportFailure(const NvmlGpu& gpu, Return result, std::string_view action,
 Return CreateGpuInstances(const MigOptions& options, const std::vector<NvmlGpu>& gpus,
                           std::string* out) {
   for (const NvmlGpu& gpu : gpus) {
-    for (const std::string& request : Split(options.profiles)) {
+    for (const std::string_view request : Split(options.profiles)) {
       const Return result = CreateGpuInstance(options, gpu, request, out);
       if (result != Return::kSuccess)
         return ReportFailure(gpu, result, "create GPU instances", out);
@@ -307,9 +294,9 @@ Return CreateComputeInstances(const MigOptions& options, const std::vector<NvmlG
   for (const NvmlGpu& gpu : gpus) {
     for (const GpuInstanceView& parent : GpuInstancesOf(gpu, options.gpu_instances)) {
       found_any = true;
-      std::vector<std::string> profiles = Split(options.profiles);
+      std::vector<std::string_view> profiles = Split(options.profiles);
       if (profiles.empty()) profiles.emplace_back();
-      for (const std::string& profile : profiles) {
+      for (const std::string_view profile : profiles) {
         const Return result = CreateComputeInstance(gpu, parent, profile, out);
         if (result != Return::kSuccess)
           return ReportFailure(gpu, result, "create compute instances", out);

@@ -6,7 +6,7 @@
 #include <array>
 #include <string_view>
 
-#include "src/sim/smi/parse_number.h"
+#include "src/sim/smi/parse_text.h"
 #include "src/sim/smi/subcommand.h"
 
 namespace tessera::smi {
@@ -44,9 +44,7 @@ constexpr std::array kSpellings = {
 };
 
 bool ParseFormat(std::string_view text, SmiOptions* options, std::string* error) {
-  while (!text.empty()) {
-    const size_t comma = text.find(',');
-    const std::string_view word = text.substr(0, comma);
+  for (const std::string_view word : Split(text)) {
     if (word == "csv") {
       options->csv = true;
     } else if (word == "noheader") {
@@ -57,7 +55,6 @@ bool ParseFormat(std::string_view text, SmiOptions* options, std::string* error)
       *error = fmt::format("\"{}\" is not a valid format option.\n", word);
       return false;
     }
-    text = comma == std::string_view::npos ? "" : text.substr(comma + 1);
   }
   return true;
 }

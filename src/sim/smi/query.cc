@@ -6,21 +6,15 @@
 #include <algorithm>
 
 #include "src/sim/smi/fields.h"
+#include "src/sim/smi/parse_text.h"
 
 namespace tessera::smi {
 namespace {
 
-std::vector<std::string_view> SplitFields(std::string_view list) {
-  std::vector<std::string_view> fields;
-  while (true) {
-    const size_t comma = list.find(',');
-    std::string_view field = list.substr(0, comma);
-    while (!field.empty() && field.front() == ' ') field.remove_prefix(1);
-    while (!field.empty() && field.back() == ' ') field.remove_suffix(1);
-    fields.push_back(field);
-    if (comma == std::string_view::npos) return fields;
-    list.remove_prefix(comma + 1);
-  }
+std::string_view TrimSpaces(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  return text;
 }
 
 // A missing value is "[N/A]" in CSV.
@@ -41,9 +35,11 @@ const QueryField* Find(const std::vector<QueryField>& table, std::string_view na
   return nullptr;
 }
 
-bool SelectFields(const std::vector<QueryField>& table, std::string_view list,
+bool SelectFields(const std::vector<QueryField>& table, std::string_view names,
                   std::vector<const QueryField*>* selected, std::string* out) {
-  for (std::string_view name : SplitFields(list)) {
+  const std::string list = fmt::format("{},", names);  // keeps an empty last name
+  for (const std::string_view item : Split(list)) {
+    const std::string_view name = TrimSpaces(item);
     const QueryField* field = Find(table, name);
     if (field == nullptr) {
       *out = fmt::format("Field \"{}\" is not a valid field to query.\n\n", name);

@@ -15,6 +15,7 @@
 #include "src/sim/smi/gpu_log.h"
 #include "src/sim/smi/mig.h"
 #include "src/sim/smi/options.h"
+#include "src/sim/smi/parse_text.h"
 #include "src/sim/smi/query.h"
 #include "src/sim/smi/views.h"
 
@@ -133,10 +134,8 @@ Return SmiRun::FindGpus(std::string* out) {
 Return SmiRun::SelectGpus(std::string* out) {
   if (options_->ids.empty()) return Return::kSuccess;
   std::vector<NvmlGpu> selected;
-  std::string_view rest = options_->ids;
-  while (true) {
-    const size_t comma = rest.find(',');
-    const std::string_view id = rest.substr(0, comma);
+  const std::string list = options_->ids + ",";  // keeps an empty last id, which no GPU has
+  for (const std::string_view id : Split(list)) {
     const size_t before = selected.size();
     for (const NvmlGpu& gpu : gpus_) {
       if (Matches(gpu, id)) selected.push_back(gpu);
@@ -145,8 +144,6 @@ Return SmiRun::SelectGpus(std::string* out) {
       *out = "No devices were found\n";
       return Return::kNotFound;
     }
-    if (comma == std::string_view::npos) break;
-    rest.remove_prefix(comma + 1);
   }
   gpus_ = std::move(selected);
   return Return::kSuccess;

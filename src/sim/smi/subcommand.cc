@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "src/sim/smi/parse_number.h"
+#include "src/sim/smi/parse_text.h"
 
 namespace tessera::smi {
 namespace {
