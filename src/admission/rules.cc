@@ -180,9 +180,9 @@ void WarnOfComputeLimit(std::string_view value, const ledger::PodRequest& pod_re
 
 void WarnOfComputeClass(std::string_view text, bool has_compute_share,
                         std::vector<std::string>* warnings) {
-  const Status parsed = device::ParseComputeClass(TruncateUtf8(std::string(text), 64)).status();
-  WarnIfUnreadable(names::kAnnotationComputeClass, parsed, warnings);
-  if (parsed.ok() && !has_compute_share) {
+  const Status status = device::CheckComputeClass(TruncateUtf8(std::string(text), 64));
+  WarnIfUnreadable(names::kAnnotationComputeClass, status, warnings);
+  if (status.ok() && !has_compute_share) {
     warnings->push_back(
         fmt::format("annotation {} has no effect: no container requests {} below 100",
                     names::kAnnotationComputeClass, names::kResourceVcudaCore));

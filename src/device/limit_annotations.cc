@@ -67,10 +67,11 @@ Result<GpuLimits<MilliGpu>> ParseComputeLimits(std::string_view text) {
   return ParseLimits<MilliGpu>(text, ParseHundredths);
 }
 
-Result<ComputeClass> ParseComputeClass(std::string_view text) {
-  if (text == names::kComputeClassHigh) return ComputeClass::kHigh;
-  if (text == names::kComputeClassNormal) return ComputeClass::kNormal;
-  if (text == names::kComputeClassLow) return ComputeClass::kLow;
+Status CheckComputeClass(std::string_view text) {
+  if (text == names::kComputeClassHigh || text == names::kComputeClassNormal ||
+      text == names::kComputeClassLow) {
+    return Status::Ok();
+  }
   return Error(Code::kInvalidArgument, "\"{}\" is none of {}, {}, {}", text,
                names::kComputeClassHigh, names::kComputeClassNormal, names::kComputeClassLow);
 }

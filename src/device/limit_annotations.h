@@ -60,9 +60,8 @@ bool NamesContainer(const GpuLimits<Amount>& limits, std::string_view container)
   });
 }
 
-// Annotation tessera.dev/compute-class: GPU work of lower classes waits for higher classes.
-enum class ComputeClass { kNormal, kHigh, kLow };
+// Checks annotation tessera.dev/compute-class: GPU work of lower classes waits for higher classes.
 // INVALID_ARGUMENT lists the valid classes.
-Result<ComputeClass> ParseComputeClass(std::string_view text);
+Status CheckComputeClass(std::string_view text);
 
 }  // namespace tessera::device

@@ -66,7 +66,7 @@ StringMap LimitTextsOf(const PodInfo& pod) {
 Status CheckComputeClass(const PodInfo& pod) {
   const std::string text = TextOf(pod, names::kAnnotationComputeClass);
   if (text.empty()) return Status::Ok();
-  return device::ParseComputeClass(text).status().Annotate(
+  return device::CheckComputeClass(text).Annotate(
       fmt::format("annotation {}", names::kAnnotationComputeClass));
 }
 

@@ -19,11 +19,8 @@ double PartOfGpu(MilliGpu compute) { return static_cast<double>(compute.count())
 PriorityClass ClassOf(const PodInfo& pod) {
   const auto text = pod.annotations.find(names::kAnnotationComputeClass);
   if (text == pod.annotations.end()) return PriorityClass::kNormal;
-  const auto compute_class = device::ParseComputeClass(text->second);
-  if (compute_class.ok() && *compute_class == device::ComputeClass::kHigh)
-    return PriorityClass::kHigh;
-  if (compute_class.ok() && *compute_class == device::ComputeClass::kLow)
-    return PriorityClass::kLow;
+  if (text->second == names::kComputeClassHigh) return PriorityClass::kHigh;
+  if (text->second == names::kComputeClassLow) return PriorityClass::kLow;
   return PriorityClass::kNormal;
 }
 
