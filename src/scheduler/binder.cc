@@ -11,6 +11,13 @@ namespace {
 
 // The assumption does not expire: the binder ends it when the outcome of the binding is known.
 constexpr Duration kForever = std::chrono::hours(24 * 365);
+// How long after it was sent a binding without a response may still take effect. The API server
+// cancels a request after a minute, and does not start a request whose client has disconnected.
+constexpr Duration kUnclearLimit = std::chrono::seconds(15);
+// Time between two reads of a pod whose binding is unclear.
+constexpr Duration kReadInterval = std::chrono::seconds(2);
+// A bound pod that the feed has not shown for this long is read from the API server.
+constexpr Duration kUnseenLimit = std::chrono::seconds(30);
 
 // Codes after which the pod may still be bound. The API server may also fail (HTTP 500) after etcd
 // has stored the binding.
@@ -30,12 +37,8 @@ bool IsUnclear(Code code) {
 }  // namespace
 
 Binder::Binder(ledger::ClusterLedger& ledger, BindingApi& api, const Clock& clock,
-               MayWrite may_write, BinderOptions options)
-    : ledger_(ledger),
-      api_(api),
-      clock_(clock),
-      may_write_(std::move(may_write)),
-      options_(options) {}
+               MayWrite may_write)
+    : ledger_(ledger), api_(api), clock_(clock), may_write_(std::move(may_write)) {}
 Binder::~Binder() = default;
 
 void Binder::Bind(const kube::PodObject& pod, const std::string& node, Done done) {
@@ -85,10 +88,10 @@ void Binder::OnAnswer(const Uid& uid, const Status& status) {
   const Done done = std::exchange(pending.done, nullptr);
   if (status.ok()) {
     pending.state = State::kBound;
-    pending.next_check = clock_.Now() + options_.unseen_limit;
+    pending.next_check = clock_.Now() + kUnseenLimit;
   } else if (pending.state != State::kQueued && IsUnclear(status.code())) {
     pending.state = State::kUnclear;
-    pending.next_check = clock_.Now() + options_.read_interval;
+    pending.next_check = clock_.Now() + kReadInterval;
     return done(status.Annotate("it is unclear whether the pod is bound"));
   } else {
     DropPending(id);
@@ -146,7 +149,7 @@ void Binder::Tick() {
 
 void Binder::Check(const Uid& uid, Pending& pending) {
   pending.read_sent_at = clock_.Now();
-  pending.next_check = pending.read_sent_at + options_.read_interval;
+  pending.next_check = pending.read_sent_at + kReadInterval;
   pending.operation =
       api_.Read(pending.ns, pending.name,
                 [this, uid](const Result<kube::PodObject>& pod) { OnRead(Uid(uid), pod); });
@@ -168,12 +171,12 @@ void Binder::OnRead(const Uid& uid, const Result<kube::PodObject>& pod) {
     // Only the feed adds the pod to the ledger. If the binder added a pod that disappears before
     // the feed shows it, nothing would ever remove that pod.
     pending.state = State::kBound;
-    pending.next_check = clock_.Now() + options_.unseen_limit;
+    pending.next_check = clock_.Now() + kUnseenLimit;
     return;
   }
   // Compares with the time when the read was sent, not with now: if this process was suspended
   // meanwhile, the binding may have taken effect after the API server answered the read.
-  if (pending.read_sent_at - pending.sent_at >= options_.unclear_limit) DropPending(uid);
+  if (pending.read_sent_at - pending.sent_at >= kUnclearLimit) DropPending(uid);
 }
 
 kube::Operation KubeBindingApi::Bind(const kube::PodBinding& binding, kube::BeforeSend before_send,

@@ -58,24 +58,13 @@ class KubeBindingApi final : public BindingApi {
   kube::Client& client_;
 };
 
-struct BinderOptions {
-  // How long after it was sent a binding without a response may still take effect. The API server
-  // cancels a request after a minute, and does not start a request whose client has disconnected.
-  Duration unclear_limit = std::chrono::seconds(15);
-  // Time between two reads of a pod whose binding is unclear.
-  Duration read_interval = std::chrono::seconds(2);
-  // A bound pod that the feed has not shown for this long is read from the API server.
-  Duration unseen_limit = std::chrono::seconds(30);
-};
-
 class Binder {
  public:
   using Done = std::function<void(const Status&)>;
   // Whether this process may still write. Called when a binding is requested and when it is sent.
   using MayWrite = std::function<bool()>;
 
-  Binder(ledger::ClusterLedger& ledger, BindingApi& api, const Clock& clock, MayWrite may_write,
-         BinderOptions options = {});
+  Binder(ledger::ClusterLedger& ledger, BindingApi& api, const Clock& clock, MayWrite may_write);
   ~Binder();
   Binder(const Binder&) = delete;
   Binder& operator=(const Binder&) = delete;
@@ -125,7 +114,6 @@ class Binder {
   BindingApi& api_;
   const Clock& clock_;
   const MayWrite may_write_;
-  const BinderOptions options_;
   std::map<Uid, Pending> pending_;
 };
 

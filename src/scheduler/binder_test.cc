@@ -247,7 +247,7 @@ TEST_F(BinderTest, ABindingIsAnsweredAndNotSentIfItsPodIsDeletedMeanwhile) {
   EXPECT_TRUE(RoomFor(Whole("b")));
 }
 
-// `unclear_limit` counts from the sending of the request, not from its entry into the queue.
+// kUnclearLimit counts from the sending of the request, not from its entry into the queue.
 TEST_F(BinderTest, TheLimitOfALostRequestCountsFromItsSending) {
   const kube::PodObject pod = Whole("a");
   d.AddPod(pod);

@@ -16,6 +16,8 @@ namespace {
 // How long a binding waits for the watch to show its pod. Together with the deadline of the binding
 // it is shorter than kube-scheduler's timeout.
 constexpr Duration kWatchTimeout = std::chrono::milliseconds(500);
+// An equal rejection of the same pod within this time is not recorded as another Event.
+constexpr Duration kEventRepeatInterval = std::chrono::minutes(1);
 
 Status NotReceivedError(const BindingArgs& args) {
   return Error(Code::kUnavailable, "pod {}/{} with UID {} has not been received from the watch yet",
@@ -90,15 +92,14 @@ std::vector<int> PointsOf(const std::vector<float>& scores, size_t best) {
 
 Extender::Extender(ledger::ClusterLedger& ledger, Binder& binder, const Clock& clock,
                    SchedulerMetrics& metrics, FindPod find_pod, RecordEvent record_event,
-                   ExtenderOptions options)
+                   HoldOptions hold)
     : ledger_(ledger),
       binder_(binder),
       clock_(clock),
       metrics_(metrics),
       find_pod_(std::move(find_pod)),
       record_event_(std::move(record_event)),
-      options_(options),
-      holds_(ledger, binder, clock, find_pod_, options.hold) {}
+      holds_(ledger, binder, clock, find_pod_, hold) {}
 
 Extender::~Extender() {
   for (auto& [uid, binding] : waiting_bindings_) {
@@ -242,10 +243,9 @@ Victims Extender::Preempt(const PreemptionArgs& args) {
   if (!query->requests_gpus()) return args.victims;
   Victims result;
   for (const auto& [node, proposed] : args.victims) {
-    auto eviction = ledger_.Victims(
-        *query, node, {.uids = proposed.uids, .pdb_violations = proposed.pdb_violations});
-    if (!eviction) continue;
-    result[node] = {.uids = std::move(eviction->uids), .pdb_violations = eviction->pdb_violations};
+    if (auto eviction = ledger_.Victims(*query, node, proposed)) {
+      result[node] = *std::move(eviction);
+    }
   }
   return result;
 }
@@ -322,7 +322,7 @@ void Extender::RecordQuotaRejection(const kube::PodObject& pod, const Query& que
   const auto recorded = recorded_events_.find(pod.meta.uid);
   const MonotonicTime now = clock_.Now();
   if (recorded != recorded_events_.end() && recorded->second.message == message &&
-      now - recorded->second.recorded_at < options_.event_repeat_interval) {
+      now - recorded->second.recorded_at < kEventRepeatInterval) {
     return;
   }
   recorded_events_.insert_or_assign(pod.meta.uid, LastEvent{message, now});
@@ -341,7 +341,7 @@ void Extender::Tick() {
     return true;
   });
   std::erase_if(recorded_events_, [&](const auto& entry) {
-    return now - entry.second.recorded_at > options_.event_repeat_interval;
+    return now - entry.second.recorded_at > kEventRepeatInterval;
   });
 }
 

@@ -31,12 +31,6 @@
 
 namespace tessera::scheduler {
 
-struct ExtenderOptions {
-  HoldOptions hold;
-  // An equal rejection of the same pod within this time is not recorded as another Event.
-  Duration event_repeat_interval = std::chrono::minutes(1);
-};
-
 class Extender {
  public:
   // Records an Event about a pod.
@@ -45,8 +39,7 @@ class Extender {
   using FindPod = Holds::FindPod;
 
   Extender(ledger::ClusterLedger& ledger, Binder& binder, const Clock& clock,
-           SchedulerMetrics& metrics, FindPod find_pod, RecordEvent record_event,
-           ExtenderOptions options);
+           SchedulerMetrics& metrics, FindPod find_pod, RecordEvent record_event, HoldOptions hold);
   // Bindings that wait for the watch are answered with UNAVAILABLE.
   ~Extender();
   Extender(const Extender&) = delete;
@@ -104,7 +97,6 @@ class Extender {
   SchedulerMetrics& metrics_;
   const FindPod find_pod_;
   const RecordEvent record_event_;
-  const ExtenderOptions options_;
   Holds holds_;
   // Bindings of pods that kube-scheduler has observed and this replica's feed has not.
   std::map<Uid, WaitingBinding> waiting_bindings_;

@@ -17,14 +17,12 @@ kube::PodObject ObjectOf(const ledger::PodEntry& pod) {
 
 OverassignmentEvictor::OverassignmentEvictor(const ledger::ClusterLedger& ledger, EvictionApi& api,
                                              const Clock& clock, SchedulerMetrics& metrics,
-                                             Extender::RecordEvent record_event,
-                                             OverassignmentEvictorOptions options)
+                                             Extender::RecordEvent record_event)
     : ledger_(ledger),
       api_(api),
       clock_(clock),
       metrics_(metrics),
-      record_event_(std::move(record_event)),
-      options_(options) {}
+      record_event_(std::move(record_event)) {}
 
 void OverassignmentEvictor::Tick() {
   const MonotonicTime now = clock_.Now();
@@ -34,13 +32,13 @@ void OverassignmentEvictor::Tick() {
     PodConflict& known = found->second;
     known.seen_in_tick = true;
     if (is_new) known.since = now;
-    if (now - known.since < options_.conflict_grace) continue;
+    if (now - known.since < kConflictGrace) continue;
     if (!std::exchange(known.event_recorded, true)) RecordEvent(conflict);
     if (!conflict.excess->controlled || evicting_ || now < next_eviction_ || now < known.next_try) {
       continue;
     }
-    known.next_try = now + options_.retry_interval;
-    next_eviction_ = now + options_.eviction_interval;
+    known.next_try = now + kRetryInterval;
+    next_eviction_ = now + kEvictionInterval;
     Evict(conflict);
   }
   std::erase_if(conflicts_, [](const auto& entry) { return !entry.second.seen_in_tick; });

@@ -8,10 +8,10 @@
 // A GPU becomes over-assigned if a binding takes effect long after it was sent, when another
 // replica already leads, or if other components bind pods and assign GPUs.
 //
-// - A conflict shorter than `conflict_grace` is only the order of watch events, and is ignored.
+// - A conflict shorter than kConflictGrace is only the order of watch events, and is ignored.
 // - A pod without a controller is not evicted, because it would be lost. An Event states the
 //   remedy.
-// - Evictions are made one at a time, `eviction_interval` apart, through the eviction API, which
+// - Evictions are made one at a time, kEvictionInterval apart, through the eviction API, which
 //   honors PodDisruptionBudgets.
 //
 // Threads: the runner's. Ownership: all arguments outlive the evictor. Cost: a pass over all GPUs
@@ -55,17 +55,14 @@ class KubeEvictionApi final : public EvictionApi {
   const kube::BeforeSend before_send_;
 };
 
-struct OverassignmentEvictorOptions {
-  Duration conflict_grace = std::chrono::seconds(10);
-  Duration eviction_interval = std::chrono::seconds(5);
-  Duration retry_interval = std::chrono::seconds(30);  // between attempts for one pod
-};
-
 class OverassignmentEvictor {
  public:
+  static constexpr Duration kConflictGrace = std::chrono::seconds(10);
+  static constexpr Duration kEvictionInterval = std::chrono::seconds(5);
+  static constexpr Duration kRetryInterval = std::chrono::seconds(30);  // for one pod
+
   OverassignmentEvictor(const ledger::ClusterLedger& ledger, EvictionApi& api, const Clock& clock,
-                        SchedulerMetrics& metrics, Extender::RecordEvent record_event,
-                        OverassignmentEvictorOptions options = {});
+                        SchedulerMetrics& metrics, Extender::RecordEvent record_event);
   OverassignmentEvictor(const OverassignmentEvictor&) = delete;
   OverassignmentEvictor& operator=(const OverassignmentEvictor&) = delete;
 
@@ -88,7 +85,6 @@ class OverassignmentEvictor {
   const Clock& clock_;
   SchedulerMetrics& metrics_;
   const Extender::RecordEvent record_event_;
-  const OverassignmentEvictorOptions options_;
   std::map<Uid, PodConflict> conflicts_;  // by UID of the newer pod
   MonotonicTime next_eviction_{};
   kube::Operation eviction_;

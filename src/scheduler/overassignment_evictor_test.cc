@@ -84,7 +84,7 @@ TEST_F(OverassignmentEvictorTest, IgnoresAShortConflict) {
   ledger_->RemovePod(newer.meta.uid);
   Advance(30s);
   Bind("newer", 2);
-  Advance(9s);  // `conflict_grace` starts again
+  Advance(9s);  // kConflictGrace starts again
   EXPECT_THAT(api_.evicted, IsEmpty());
   EXPECT_THAT(recorded_, IsEmpty());
 }

@@ -343,7 +343,7 @@ Status Scheduler::Impl::Elect() {
 void Scheduler::Impl::BeginTerm() {
   options_.feed.watches_budgets = true;
   auto term = Term::Begin(
-      {options_.ledger, options_.feed, options_.extender, options_.binder},
+      {options_.ledger, options_.feed, options_.hold},
       {.client = clients_->feed,
        .bindings = clients_->bindings,
        .evictions = clients_->evictions,

@@ -40,8 +40,7 @@ inline constexpr Duration kStopTimeout = std::chrono::seconds(6);
 struct SchedulerOptions {
   ledger::LedgerOptions ledger;
   ledger::FeedOptions feed;
-  ExtenderOptions extender;
-  BinderOptions binder;
+  HoldOptions hold;
 
   std::string kubeconfig;  // "": the pod's service account
   std::string address;     // serves the verbs and the status pages

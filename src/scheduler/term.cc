@@ -20,11 +20,11 @@ Term::Term(const Options& options, const Dependencies& dependencies,
       begun_at_(dependencies.clock.Now()),
       ledger_(std::move(ledger)),
       binder_(std::make_unique<Binder>(*ledger_, dependencies.bindings, dependencies.clock,
-                                       dependencies.may_write, options.binder)),
+                                       dependencies.may_write)),
       extender_(std::make_unique<Extender>(
           *ledger_, *binder_, dependencies.clock, dependencies.metrics,
           [this](const std::string& key) { return feed_->FindPod(key); }, dependencies.record_event,
-          options.extender)),
+          options.hold)),
       overassignment_evictor_(*ledger_, dependencies.evictions, dependencies.clock,
                               dependencies.metrics, dependencies.record_event) {
   feed_ = std::make_unique<ledger::ClusterFeed>(dependencies.client, *ledger_, options.feed,

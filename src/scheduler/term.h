@@ -34,8 +34,7 @@ class Term final : private ledger::ClusterFeed::Delegate {
   struct Options {
     ledger::LedgerOptions ledger;
     ledger::FeedOptions feed;
-    ExtenderOptions extender;
-    BinderOptions binder;
+    HoldOptions hold;
   };
   // INVALID_ARGUMENT: see ClusterLedger::Make.
   static Result<std::unique_ptr<Term>> Begin(const Options& options, Dependencies dependencies);

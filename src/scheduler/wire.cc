@@ -104,7 +104,7 @@ void ReadVictims(JsonReader& reader, Victims* out) {
   if (reader.TakeNull()) return;
   std::string_view node, key;
   for (reader.BeginObject(); reader.NextMember(&node);) {
-    NodeVictims& victims = (*out)[std::string(node)];
+    ledger::ClusterLedger::Eviction& victims = (*out)[std::string(node)];
     if (reader.TakeNull()) continue;
     for (reader.BeginObject(); reader.NextMember(&key);) {
       if (KeyIs(key, "NumPDBViolations")) {

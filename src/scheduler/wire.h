@@ -22,6 +22,7 @@
 #include "src/base/status.h"
 #include "src/base/uid.h"
 #include "src/kube/objects.h"
+#include "src/ledger/ledger.h"
 
 namespace tessera::scheduler {
 
@@ -72,12 +73,8 @@ Result<BindingArgs> ParseBindingArgs(std::string_view body);
 // ExtenderBindingResult.
 std::string SerializeBindingResult(std::string_view error);
 
-// ExtenderPreemptionArgs and -Result: UIDs of the victims by node.
-struct NodeVictims {
-  std::vector<Uid> uids;
-  int64_t pdb_violations = 0;
-};
-using Victims = std::map<std::string, NodeVictims, std::less<>>;
+// ExtenderPreemptionArgs and -Result: the victims by node.
+using Victims = std::map<std::string, ledger::ClusterLedger::Eviction, std::less<>>;
 struct PreemptionArgs {
   kube::PodObject pod;
   Victims victims;

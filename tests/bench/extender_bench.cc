@@ -147,7 +147,7 @@ class Server {
           return found == informer_pods_.end() ? nullptr : &found->second;
         },
         [](const kube::PodObject&, kube::EventKind, std::string_view, const std::string&) {},
-        ExtenderOptions{});
+        HoldOptions{});
     AddVerbs(
         [this]() -> Result<ActiveTerm> {
           return ActiveTerm{extender_.get(), ledger_.get()};

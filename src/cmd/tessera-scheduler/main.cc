@@ -79,10 +79,10 @@ void AddPlacementFlags(CLI::App* app, SchedulerFlags* flags) {
               "node label with the GPU model to which a quota applies");
   AddTextFlag(app, "--gpu-pool-label", &options->ledger.labels.pool, "GPU_POOL_LABEL",
               "node label with the pool to which a quota applies");
-  AddSecondsFlag(app, "--hold", &options->extender.hold.limit_if_failure_invisible,
+  AddSecondsFlag(app, "--hold", &options->hold.limit_if_failure_invisible,
                  "how long GPUs are held between filter and bind for a pod that failed before, "
                  "unless its nominatedNodeName shows that kube-scheduler still places it");
-  AddSecondsFlag(app, "--hold-limit", &options->extender.hold.limit,
+  AddSecondsFlag(app, "--hold-limit", &options->hold.limit,
                  "maximum hold time while kube-scheduler keeps a pod in Permit or PreBind");
 }
 

@@ -15,8 +15,7 @@ void SchedulerHarness::Restart() {
   extender.reset();
   binder.reset();
   ledger = ledger::ClusterLedger::Make(options_, &clock).value();
-  binder = std::make_unique<Binder>(
-      *ledger, api, clock, [this] { return may_write; }, BinderOptions{});
+  binder = std::make_unique<Binder>(*ledger, api, clock, [this] { return may_write; });
   extender = std::make_unique<Extender>(
       *ledger, *binder, clock, metrics,
       [this](const std::string& key) {
@@ -27,7 +26,7 @@ void SchedulerHarness::Restart() {
              const std::string& message) {
         events.push_back(std::string(reason) + ": " + message);
       },
-      ExtenderOptions{});
+      HoldOptions{});
   for (const kube::NodeObject& node : nodes_) ledger->SetNode(node);
   FeedAll();
 }
