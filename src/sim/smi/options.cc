@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <string_view>
 
 #include "src/sim/smi/parse_text.h"
@@ -12,35 +11,19 @@
 namespace tessera::smi {
 namespace {
 
-struct Spelling {
-  std::string_view text;
-  std::string_view option;  // its short name
+struct KnownOption {
+  std::string_view name;  // the short name, if there is one
+  std::string_view long_name;
   bool has_value;
 };
 
 constexpr unsigned kMaxLoopMs = 86'400'000;  // a day
 
-constexpr std::array kSpellings = {
-    Spelling{"-h", "-h", false},
-    Spelling{"--help", "-h", false},
-    Spelling{"--version", "--version", false},
-    Spelling{"-L", "-L", false},
-    Spelling{"--list-gpus", "-L", false},
-    Spelling{"-q", "-q", false},
-    Spelling{"--query", "-q", false},
-    Spelling{"-x", "-x", false},
-    Spelling{"--xml-format", "-x", false},
-    Spelling{"-d", "-d", true},
-    Spelling{"--display", "-d", true},
-    Spelling{"-i", "-i", true},
-    Spelling{"--id", "-i", true},
-    Spelling{"-f", "-f", true},
-    Spelling{"--filename", "-f", true},
-    Spelling{"-l", "-l", true},
-    Spelling{"--loop", "-l", true},
-    Spelling{"-lms", "-lms", true},
-    Spelling{"--loop-ms", "-lms", true},
-    Spelling{"--format", "--format", true},
+constexpr KnownOption kOptions[] = {
+    {"-h", "--help", false},     {"--version", "--version", false}, {"-L", "--list-gpus", false},
+    {"-q", "--query", false},    {"-x", "--xml-format", false},     {"-d", "--display", true},
+    {"-i", "--id", true},        {"-f", "--filename", true},        {"-l", "--loop", true},
+    {"-lms", "--loop-ms", true}, {"--format", "--format", true},
 };
 
 bool ParseFormat(std::string_view text, SmiOptions* options, std::string* error) {
@@ -102,9 +85,9 @@ bool ApplyChangeOption(const std::vector<std::string>& arguments, size_t* i, Smi
   return false;
 }
 
-const Spelling* FindSpelling(std::string_view text) {
-  for (const Spelling& spelling : kSpellings) {
-    if (spelling.text == text) return &spelling;
+const KnownOption* FindOption(std::string_view text) {
+  for (const KnownOption& option : kOptions) {
+    if (option.name == text || option.long_name == text) return &option;
   }
   return nullptr;
 }
@@ -152,17 +135,17 @@ bool ParseOptions(const std::vector<std::string>& arguments, SmiOptions* options
       options->view = View::kHelpQuery;
       continue;
     }
-    const Spelling* spelling = FindSpelling(name);
-    if (spelling == nullptr) return NotRecognized(argument, error);
-    if (!spelling->has_value) {
+    const KnownOption* option = FindOption(name);
+    if (option == nullptr) return NotRecognized(argument, error);
+    if (!option->has_value) {
       if (name != argument) return NotRecognized(argument, error);
-      log = log || spelling->option == "-q";
-      ApplySwitch(spelling->option, options);
+      log = log || option->name == "-q";
+      ApplySwitch(option->name, options);
       continue;
     }
     std::string value;
     if (!TakeValue(arguments, &i, &value, error)) return false;
-    if (!ApplyWithValue(spelling->option, value, options, error)) return false;
+    if (!ApplyWithValue(option->name, value, options, error)) return false;
   }
   if (options->view == View::kLogXml && !log) return NotRecognized("-x", error);
   if (options->view == View::kQuery && !options->csv) {
