@@ -7,8 +7,6 @@
 #include <array>
 #include <iterator>
 
-#include "src/sim/smi/gpu_sections.h"
-#include "src/sim/smi/log_tree.h"
 #include "src/sim/smi/parse_text.h"
 
 namespace tessera::smi {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/sim/smi/gpu.h"
+#include "src/sim/smi/log_tree.h"
 #include "src/sim/smi/views.h"
 
 namespace tessera::smi {
@@ -18,5 +19,9 @@ bool GpuLogText(const std::string& date, const Versions& versions, const std::ve
                 size_t attached, std::string_view display_types, std::string* out);
 std::string GpuLogXml(const std::string& date, const Versions& versions,
                       const std::vector<NvmlGpu>& gpus, size_t attached);
+
+// The part of the log for one GPU: a section with the GPU's entries as children, in the order of
+// the log (gpu_sections.cc).
+LogNode GpuSections(const NvmlGpu& gpu);
 
 }  // namespace tessera::smi

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/sim/smi/gpu_sections.h"
-
+// The part of the log for one GPU.
 #include <fmt/format.h>
+
+#include "src/sim/smi/gpu_log.h"
 
 namespace tessera::smi {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tree of -q: a node has the name for text and the tag for XML, so that both agree.
-// gpu_sections.h builds the tree.
+// GpuSections in gpu_log.h builds the tree.
 #pragma once
 
 #include <string>
