@@ -202,8 +202,8 @@ Result<std::vector<grant::Token>> Agent::Allocate(const std::string& resource,
       agent::PluginResponder(resource, kind, &signer_, &world_.clock()).Allocate(*set, ids);
   if (!answer.ok()) return answer.status();
   std::vector<grant::Token> tokens;
-  for (const agent::EnvEntry& entry : answer->env) {
-    if (entry.name.starts_with(names::kEnvGrantPrefix)) tokens.push_back({entry.name, entry.value});
+  for (const auto& [name, value] : answer->env) {
+    if (name.starts_with(names::kEnvGrantPrefix)) tokens.push_back({name, value});
   }
   return tokens;
 }

@@ -76,9 +76,9 @@ TEST_F(AllocationTest, LateBindingGivesATokenAndNoDevices) {
   const auto allocation = LateResponder().Allocate(set_, {Uuid(3), Uuid(1), Uuid(3)});
   ASSERT_TRUE(allocation.ok());
   ASSERT_EQ(allocation->env.size(), 2u);
-  EXPECT_EQ(allocation->env[0].name, "TESSERA_GRANT_NVIDIA_COM_GPU");
-  EXPECT_EQ(signer_.Verify(kResource, allocation->env[0].value)->ids, (Ids{Uuid(3), Uuid(1)}));
-  EXPECT_EQ(allocation->env[1], (EnvEntry{"NVIDIA_VISIBLE_DEVICES", "void"}));
+  const std::string& token = allocation->env.at("TESSERA_GRANT_NVIDIA_COM_GPU");
+  EXPECT_EQ(signer_.Verify(kResource, token)->ids, (Ids{Uuid(3), Uuid(1)}));
+  EXPECT_EQ(allocation->env.at("NVIDIA_VISIBLE_DEVICES"), "void");
   EXPECT_TRUE(allocation->devices.empty());
 }
 
@@ -145,8 +145,8 @@ class AllocationOracleTest : public AllocationTest {
                          const ContainerAllocation& ours) {
     const Json& env = *theirs.Find("envs");
     ASSERT_EQ(env.members().size(), ours.env.size()) << name;
-    for (const EnvEntry& entry : ours.env)
-      EXPECT_EQ(*env.StringAt(entry.name), entry.value) << name;
+    for (const auto& [variable, value] : ours.env)
+      EXPECT_EQ(*env.StringAt(variable), value) << name;
     std::set<std::pair<std::string, std::string>> wanted, got;
     for (const Json& node : theirs.Find("devices")->items()) {
       EXPECT_EQ(*node.StringAt("permissions"), "rw");

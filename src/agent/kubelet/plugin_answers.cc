@@ -33,18 +33,18 @@ bool Contains(const std::vector<std::string>& all, const std::vector<std::string
 // (deviceRunContainerOptions in pkg/kubelet/cm/devicemanager/pod_devices.go).
 ContainerAllocation TokenAnswer(const std::string& resource, std::string token) {
   ContainerAllocation allocation;
-  allocation.env.push_back({grant::TokenVariable(resource), std::move(token)});
-  allocation.env.push_back({std::string(names::kEnvVisibleDevices), std::string(kNoDevices)});
+  allocation.env.emplace(grant::TokenVariable(resource), std::move(token));
+  allocation.env.emplace(names::kEnvVisibleDevices, kNoDevices);
   return allocation;
 }
 
 // Blocks for stat(2) on device nodes.
 ContainerAllocation AllocationOf(const grant::Grant& grant, const DeviceSpecOptions& options) {
   ContainerAllocation allocation;
-  for (const auto& [name, value] : grant.env) allocation.env.push_back({name, value});
+  allocation.env = grant.env;
   // The kubelet stores the answer in its checkpoint. The annotation tells readers of the checkpoint
   // that the answer is from tessera-agent.
-  allocation.annotations.push_back({std::string(names::kAnnotationAllocated), "true"});
+  allocation.annotations.emplace(names::kAnnotationAllocated, "true");
   if (!options.pass_device_specs || grant.devices.empty()) return allocation;
   for (const std::string_view node : kControlNodes) {
     const std::string relative(node.substr(1));

@@ -19,6 +19,7 @@
 #include "src/agent/kubelet/device_set.h"
 #include "src/base/clock.h"
 #include "src/base/status.h"
+#include "src/base/strings.h"
 #include "src/grant/message.h"
 #include "src/grant/token.h"
 
@@ -30,12 +31,6 @@ enum class BindingMode {
   kAllocate,  // Allocate itself, for engines with NVIDIA's runtime
 };
 
-struct EnvEntry {
-  std::string name;
-  std::string value;
-  bool operator==(const EnvEntry&) const = default;
-};
-
 struct DeviceSpec {
   std::string container_path;
   std::string host_path;
@@ -44,9 +39,9 @@ struct DeviceSpec {
 
 // The answer to Allocate for one container.
 struct ContainerAllocation {
-  std::vector<EnvEntry> env;
+  StringMap env;
   std::vector<DeviceSpec> devices;
-  std::vector<EnvEntry> annotations;  // annotations of the container in the engine
+  StringMap annotations;  // annotations of the container in the engine
 };
 
 // Allocates GPUs, and checks them before a container starts. Call on any thread. `done` is called

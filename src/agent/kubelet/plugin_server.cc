@@ -332,11 +332,9 @@ class PluginService final : public v1beta1::DevicePlugin::CallbackService {
 
   static void Fill(const ContainerAllocation& allocation,
                    v1beta1::ContainerAllocateResponse* answer) {
-    for (const EnvEntry& entry : allocation.env)
-      (*answer->mutable_envs())[entry.name] = entry.value;
-    for (const EnvEntry& entry : allocation.annotations) {
-      (*answer->mutable_annotations())[entry.name] = entry.value;
-    }
+    answer->mutable_envs()->insert(allocation.env.begin(), allocation.env.end());
+    answer->mutable_annotations()->insert(allocation.annotations.begin(),
+                                          allocation.annotations.end());
     for (const DeviceSpec& node : allocation.devices) {
       v1beta1::DeviceSpec* spec = answer->add_devices();
       spec->set_container_path(node.container_path);
