@@ -148,8 +148,7 @@ void ContainerUsage::CheckBypass(const WatchedContainer& watched, const ProcessU
     bypassing.back().exceeds_compute = true;
   }
   use->bypassing = static_cast<int>(bypassing.size());
-  const bool may_record_event =
-      gpu->next_bypass_event == MonotonicTime{} || now >= gpu->next_bypass_event;
+  const bool may_record_event = now >= gpu->next_bypass_event;
   const bool kills = options_.stop_bypass.Contains(watched.holder.pod_namespace);
   for (const auto& [pid, name] : new_in_last_round) {
     if (!bypassing.empty() || !may_record_event || !HasEnded(pid)) continue;

@@ -9,14 +9,11 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <memory>
 #include <utility>
 
-#include "src/agent/pods/process_owner.h"
 #include "src/base/file.h"
-#include "src/base/strings.h"
 
 namespace tessera::agent {
 namespace {
@@ -97,21 +94,6 @@ bool IsReplaced(const Fd& root, const std::string& folder, const struct stat& li
 Status NotFound() { return Status(Code::kNotFound, "no process of the container is known"); }
 
 }  // namespace
-
-PodProcessMap ListPodProcesses(const std::string& proc_root) {
-  PodProcessMap pods;
-  const Result<std::vector<std::string>> names = ListDir(proc_root);
-  if (!names.ok()) return pods;
-  for (const std::string& name : *names) {
-    const Result<int64_t> pid = ParseInt(name);
-    if (!pid.ok()) continue;
-    const auto owner = OwnerOf(proc_root, static_cast<int>(*pid));
-    if (!owner) continue;
-    pods[owner->pod_uid].push_back({static_cast<int>(*pid), owner->container_id});
-  }
-  for (auto& [uid, processes] : pods) std::ranges::sort(processes, {}, &PodProcess::pid);
-  return pods;
-}
 
 Result<FoundContainer> FindContainer(const std::string& limits,
                                      const std::vector<PodProcess>& processes,

@@ -16,29 +16,18 @@
 // Threads: one at a time; the files that `limits` and `usage` return may be used on any thread.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "src/agent/limits/usage_file.h"
+#include "src/agent/pods/process_owner.h"
 #include "src/base/file.h"
 #include "src/base/status.h"
-#include "src/base/uid.h"
 #include "src/limiter/limits_file.h"
 
 namespace tessera::agent {
-
-// A process of a pod; `container_id` is the engine's ID in the path of its cgroup.
-struct PodProcess {
-  int pid = 0;
-  std::string container_id;
-};
-// The processes by pod, in order of pids. Reads <proc_root>/<pid>/cgroup of all processes: about 10
-// µs each.
-using PodProcessMap = std::map<Uid, std::vector<PodProcess>>;
-PodProcessMap ListPodProcesses(const std::string& proc_root);
 
 // A process of the container and the folder of `usage`, both open.
 struct FoundContainer {

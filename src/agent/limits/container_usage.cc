@@ -184,7 +184,7 @@ void ContainerUsage::ReadUsageBeforeDriver() {
       watched->readable = readings.ok();
       watched->before = readings.ok() ? *std::move(readings) : std::vector<UsageReading>();
     }
-    if (!round->missing.empty()) round->processes = ListPodProcesses(root);
+    if (!round->missing.empty()) round->processes = ListPodProcesses(root).value_or({});
   };
   RunJob("usage-before", work, [this, round] {
     Search(*round);
@@ -351,9 +351,7 @@ void ContainerUsage::CheckRefusals(const ContainerGpuUse& use, const UsageReadin
   gpu->unreported_refusals += refused_now;
   gpu->refused = reading.refused;
   const MonotonicTime now = runner_->clock().Now();
-  if (gpu->unreported_refusals == 0 ||
-      (gpu->next_refusal_event != MonotonicTime{} && now < gpu->next_refusal_event))
-    return;
+  if (gpu->unreported_refusals == 0 || now < gpu->next_refusal_event) return;
   gpu->next_refusal_event = now + kEventPause;
   const uint64_t count = std::exchange(gpu->unreported_refusals, 0);
   const std::string part = use.unaccounted == Bytes(0)

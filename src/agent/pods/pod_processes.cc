@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/agent/pods/pod_processes.h"
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -56,22 +55,16 @@ std::string ProcessSnapshot::DescribeRemaining(
 ProcessSnapshot TakeProcessSnapshot(const std::string& proc_root,
                                     const gpu::ProcessReport& driver_processes) {
   ProcessSnapshot snapshot;
-  const Result<std::vector<std::string>> names = ListDir(proc_root);
-  if (!names.ok()) {
-    snapshot.status = names.status();
+  const Result<PodProcessMap> pods = ListPodProcesses(proc_root);
+  if (!pods.ok()) {
+    snapshot.status = pods.status();
     return snapshot;
   }
-  for (const std::string& name : *names) {
-    const Result<int64_t> pid = ParseInt(name);
-    if (!pid.ok()) continue;
-    const std::optional<ProcessOwner> owner = OwnerOf(proc_root, static_cast<int>(*pid));
-    if (!owner) continue;
-    if (const auto state = StateOf(proc_root, static_cast<int>(*pid))) {
-      snapshot.by_pod[owner->pod_uid].push_back({static_cast<int>(*pid), *state});
+  for (const auto& [uid, processes] : *pods) {
+    for (const PodProcess& process : processes) {
+      if (const auto state = StateOf(proc_root, process.pid))
+        snapshot.by_pod[uid].push_back({process.pid, *state});
     }
-  }
-  for (auto& [uid, processes] : snapshot.by_pod) {
-    std::ranges::sort(processes, {}, &ProcessSnapshot::LiveProcess::pid);
   }
   for (const gpu::ProcessReport::GpuProcesses& gpu : driver_processes.gpus) {
     for (const gpu::ProcessUse& use : gpu.processes) {

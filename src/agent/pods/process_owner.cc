@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/agent/pods/process_owner.h"
 
+#include <algorithm>
+
 #include "src/base/file.h"
 #include "src/base/strings.h"
 
@@ -19,6 +21,20 @@ std::optional<ProcessOwner> ParseProcessOwner(std::string_view cgroup) {
 std::optional<ProcessOwner> OwnerOf(const std::string& proc_root, int pid) {
   const Result<std::string> cgroup = ReadFile(fmt::format("{}/{}/cgroup", proc_root, pid));
   return cgroup.ok() ? ParseProcessOwner(*cgroup) : std::nullopt;
+}
+
+Result<PodProcessMap> ListPodProcesses(const std::string& proc_root) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDir(proc_root));
+  PodProcessMap pods;
+  for (const std::string& name : names) {
+    const Result<int64_t> pid = ParseInt(name);
+    if (!pid.ok()) continue;
+    const auto owner = OwnerOf(proc_root, static_cast<int>(*pid));
+    if (!owner) continue;
+    pods[owner->pod_uid].push_back({static_cast<int>(*pid), owner->container_id});
+  }
+  for (auto& [uid, processes] : pods) std::ranges::sort(processes, {}, &PodProcess::pid);
+  return pods;
 }
 
 std::optional<int> OwnPidOf(const std::string& proc_root, int pid) {
