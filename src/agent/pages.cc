@@ -22,7 +22,7 @@ Status Pages::Start(net::IoThread* io, const AgentOptions& options) {
   if (!options.metrics_address.empty()) {
     RETURN_IF_ERROR(MakeExporter(options));
     ASSIGN_OR_RETURN(status_page_,
-                     StatusPage::Start(
+                     StartStatusPage(
                          io, runner_, options.metrics_address, [this] { return CurrentStatus(); },
                          sources_.post_to_grants));
   }

@@ -19,6 +19,7 @@
 #include "src/base/task_runner.h"
 #include "src/gpu/blocking_caller.h"
 #include "src/gpu/nvml.h"
+#include "src/net/http_server.h"
 #include "src/net/io_thread.h"
 
 namespace tessera::agent {
@@ -27,8 +28,8 @@ class Pages {
  public:
   struct Sources {
     // Returns the status without the uses of containers and the exporter; Pages adds these two.
-    StatusPage::GetStatus status;
-    StatusPage::PostToGrants post_to_grants;
+    GetStatus status;
+    PostToGrants post_to_grants;
     std::function<std::shared_ptr<gpu::NvmlLoader>()> make_loader;
     // Passes the holdings to `then` once, on any thread.
     std::function<void(std::function<void(Holdings)> then)> holdings;
@@ -59,7 +60,7 @@ class Pages {
   std::shared_ptr<const ContainerUses> container_uses_;
   // Null: not served.
   std::unique_ptr<Exporter> exporter_;
-  std::unique_ptr<StatusPage> status_page_;
+  std::unique_ptr<net::HttpServer> status_page_;
   std::unique_ptr<ManagerPage> manager_page_;
 };
 

@@ -119,10 +119,10 @@ std::string NotReadyReason(const AgentStatus& status) {
   return "";
 }
 
-Result<std::unique_ptr<StatusPage>> StatusPage::Start(net::IoThread* io, TaskRunner* runner,
-                                                      const std::string& address,
-                                                      GetStatus get_status,
-                                                      PostToGrants post_to_grants) {
+Result<std::unique_ptr<net::HttpServer>> StartStatusPage(net::IoThread* io, TaskRunner* runner,
+                                                         const std::string& address,
+                                                         GetStatus get_status,
+                                                         PostToGrants post_to_grants) {
   net::HttpServer::Options options;
   ASSIGN_OR_RETURN(options.address, net::ParseAddress(address).Annotate("--metrics-address"));
   options.limits.max_connections = 16;
@@ -152,10 +152,7 @@ Result<std::unique_ptr<StatusPage>> StatusPage::Start(net::IoThread* io, TaskRun
         404, fmt::format("unknown page; known pages: /metrics, {}, /health, /healthz and /readyz\n",
                          names::kContainersPath)));
   };
-  auto page = std::unique_ptr<StatusPage>(new StatusPage());
-  ASSIGN_OR_RETURN(page->server_,
-                   net::HttpServer::Start(*io, *runner, options, std::move(handler)));
-  return page;
+  return net::HttpServer::Start(*io, *runner, options, std::move(handler));
 }
 
 }  // namespace tessera::agent

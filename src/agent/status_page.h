@@ -22,6 +22,7 @@
 #include "src/base/task_runner.h"
 #include "src/gpu/inventory.h"
 #include "src/net/http_server.h"
+#include "src/net/io_thread.h"
 
 namespace tessera::agent {
 
@@ -42,21 +43,15 @@ std::string MetricsPage(const AgentStatus& status);
 // The reason why the agent is not ready; "" if it is ready.
 std::string NotReadyReason(const AgentStatus& status);
 
-class StatusPage {
- public:
-  using GetStatus = std::function<AgentStatus()>;
-  // Posts a task to the grants' thread. /healthz answers when that thread runs the task.
-  using PostToGrants = std::function<void(TaskRunner::Task)>;
+using GetStatus = std::function<AgentStatus()>;
+// Posts a task to the grants' thread. /healthz answers when that thread runs the task.
+using PostToGrants = std::function<void(TaskRunner::Task)>;
 
-  // INVALID_ARGUMENT or UNAVAILABLE, naming the address.
-  static Result<std::unique_ptr<StatusPage>> Start(net::IoThread* io, TaskRunner* runner,
-                                                   const std::string& address, GetStatus get_status,
-                                                   PostToGrants post_to_grants);
-  const net::Address& address() const { return server_->address(); }
-
- private:
-  StatusPage() = default;
-  std::unique_ptr<net::HttpServer> server_;
-};
+// Serves the pages as long as the server exists. INVALID_ARGUMENT or UNAVAILABLE, naming the
+// address.
+Result<std::unique_ptr<net::HttpServer>> StartStatusPage(net::IoThread* io, TaskRunner* runner,
+                                                         const std::string& address,
+                                                         GetStatus get_status,
+                                                         PostToGrants post_to_grants);
 
 }  // namespace tessera::agent

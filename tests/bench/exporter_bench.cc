@@ -22,6 +22,8 @@
 #include "src/base/file.h"
 #include "src/base/log.h"
 #include "src/gpu/nvml_library.h"
+#include "src/net/http_server.h"
+#include "src/net/io_thread.h"
 #include "src/sim/profile.h"
 #include "src/sim/simgpu/driver_root.h"
 #include "src/sim/state.h"
@@ -190,7 +192,7 @@ void BenchScrapes(const std::string& library_dir, int rounds) {
   AgentMetrics metrics;
   std::unique_ptr<gpu::ThreadCaller> caller;
   std::unique_ptr<Exporter> exporter;
-  std::unique_ptr<StatusPage> page;
+  std::unique_ptr<net::HttpServer> page;
   const auto on_runner = [&](const std::function<void()>& task) {
     std::promise<void> done;
     runner.Post([&] {
@@ -209,7 +211,7 @@ void BenchScrapes(const std::string& library_dir, int rounds) {
     exporter = std::make_unique<Exporter>(&runner, std::move(options), std::chrono::seconds(1),
                                           std::move(sources));
     exporter->Start();
-    auto started = StatusPage::Start(
+    auto started = StartStatusPage(
         &io, &runner, "127.0.0.1:0",
         [&] { return AgentStatus{.metrics = &metrics, .exporter = exporter.get()}; },
         [](const TaskRunner::Task& task) { task(); });
