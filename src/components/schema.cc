@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/components/schema.h"
 
+#include <fmt/ranges.h>
 #include <regex.h>
 
 #include <algorithm>
 #include <optional>
+#include <ranges>
 
 namespace tessera::components {
 namespace {
@@ -28,21 +30,12 @@ std::optional<int64_t> NumberOf(const Json& schema, std::string_view key) {
   return number->ToInt().value();
 }
 
-std::string NamesOf(const Json::Object& members) {
-  std::string names;
-  for (const auto& [name, unused] : members) names += (names.empty() ? "" : ", ") + name;
-  return names;
-}
-
 // Describes the values that the schema allows.
 std::string AllowedValues(const Json& schema) {
   if (std::string text = TextOf(schema, "description"); !text.empty()) return text;
   if (const Json* values = schema.Find("enum")) {
-    std::string names;
-    for (const Json& value : values->items()) {
-      names += (names.empty() ? "" : " or ") + value.string_value();
-    }
-    return names;
+    const auto text_of = [](const Json& value) { return value.string_value(); };
+    return fmt::format("{}", fmt::join(values->items() | std::views::transform(text_of), " or "));
   }
   const std::string type = TextOf(schema, "type");
   const auto minimum = NumberOf(schema, "minimum");
@@ -137,7 +130,7 @@ Status CheckMember(const Json& schema, const std::string& key, const Json& value
   if (rest->is_object()) return CheckAgainstSchema(*rest, value, path);
   if (rest->bool_value()) return Status::Ok();
   return Error(Code::kInvalidArgument, "{}: unknown setting: want one of {}", PlaceOf(value, path),
-               NamesOf(properties->members()));
+               fmt::join(properties->members() | std::views::keys, ", "));
 }
 
 Status CheckMembers(const Json& schema, const Json& value, const std::string& path) {

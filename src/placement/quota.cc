@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/placement/quota.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <bit>
 #include <charconv>
@@ -63,12 +65,6 @@ Result<std::vector<std::string>> ParsePools(const std::string& place, const Json
 }
 
 std::string GpusText(int64_t milli) { return fmt::format("{:.6g}", milli / 1000.0); }
-
-std::string Join(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
 
 // A slice's fraction of the GPU's compute in thousandths: sevenths, or quarters on the A30. Rounded
 // down, so that the slices of one GPU never count more than the GPU.
@@ -173,10 +169,10 @@ Status Quota::CheckModel(std::string_view name, const std::vector<QuotaLimit>& l
                  GpusText(std::max<int64_t>(limit_milli - used, 0)), GpusText(wanted_milli));
   }
   if (matched) return {};
-  return Error(
-      Code::kPermissionDenied, "namespace \"{}\" has no quota for GPU model \"{}\": {}", name,
-      model,
-      others.empty() ? "it has no quota for any model" : "it has a quota for " + Join(others));
+  return Error(Code::kPermissionDenied, "namespace \"{}\" has no quota for GPU model \"{}\": {}",
+               name, model,
+               others.empty() ? "it has no quota for any model"
+                              : fmt::format("it has a quota for {}", fmt::join(others, ", ")));
 }
 
 Status Quota::Check(std::span<const QuotaCharge> charges) const {
@@ -191,7 +187,7 @@ Status Quota::Check(std::span<const QuotaCharge> charges) const {
     if (!pools.empty() && std::ranges::find(pools, charge.pool) == pools.end()) {
       return Error(Code::kPermissionDenied,
                    "namespace \"{}\" may not use GPUs of pool \"{}\": only of {}",
-                   charge.namespace_name, charge.pool, Join(pools));
+                   charge.namespace_name, charge.pool, fmt::join(pools, ", "));
     }
   }
   const Amounts wanted = SumOf(charges);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <ranges>
 #include <string>
 
 #include "src/base/strings.h"
@@ -67,14 +68,12 @@ Result<PolicyParts> ExcludedParts(std::string_view name) {
 Result<const PolicyInfo*> FindPolicy(std::string_view name) {
   ASSIGN_OR_RETURN(const PolicyParts excluded_parts, ExcludedParts(name));
   const std::string whole = ToLower(name.substr(0, name.find('-')));
-  std::string known;
   for (const PolicyInfo& info : Policies()) {
     if (ToLower(info.name) == whole && (excluded_parts.none() || info.make == MakeTessera))
       return &info;
-    known += known.empty() ? "" : ", ";
-    known += info.name;
   }
-  return Error(Code::kInvalidArgument, "unknown policy \"{}\": use one of {}", name, known);
+  return Error(Code::kInvalidArgument, "unknown policy \"{}\": use one of {}", name,
+               fmt::join(Policies() | std::views::transform(&PolicyInfo::name), ", "));
 }
 
 Result<std::unique_ptr<Policy>> MakePolicy(std::string_view name, Cluster& cluster,
