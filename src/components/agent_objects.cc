@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/components/agent_objects.h"
-
+// The DaemonSets that run on nodes with GPUs (objects.h): of the agents, and of the cleanup.
 #include <filesystem>
 #include <span>
 
@@ -126,7 +125,7 @@ Json RenderAgent(const Settings& settings, const AgentSettings& agent) {
   AddMissingTexts(*pod_metadata.Find("labels"), agent.labels);
   AddMissingTexts(*pod_metadata.Find("annotations"), agent.annotations);
   Json& pod = MemberAt(spec, {"template", "spec"});
-  SetPullSecrets(pod, settings.image);
+  SetPullSecrets(pod, settings.image.pull_secrets);
   pod.Set("priorityClassName", Json::String(agent.priority_class));
   AddMissingTexts(*pod.Find("nodeSelector"), agent.node_selector);
   for (const std::string& key : settings.startup_taints) {
@@ -223,7 +222,7 @@ std::vector<Json> RenderCleanup(const Settings& settings) {
     for (const auto* key : {"nodeSelector", "tolerations", "affinity", "priorityClassName"}) {
       if (const Json* value = agent_pod.Find(key)) pod.Set(key, *value);
     }
-    SetPullSecrets(pod, settings.image);
+    SetPullSecrets(pod, settings.image.pull_secrets);
     for (const auto* list : {"initContainers", "containers"}) {
       for (Json& container : pod.Find(list)->items()) SetImage(container, settings.image, "agent");
     }

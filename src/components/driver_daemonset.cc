@@ -330,12 +330,7 @@ Result<Json> RenderDriverDaemonSet(const DriverSpec& spec, const DriverHost& hos
        {"initContainers", Json::MakeArray({std::move(release), ManagerContainer(spec, volumes)})},
        {"containers", Containers(spec, host, image, revision, volumes)},
        {"volumes", volumes.volumes()}});
-  if (!spec.pull_secrets.empty()) {
-    Json secrets = Json::MakeArray();
-    for (const std::string& secret : spec.pull_secrets)
-      secrets.Append(Json::MakeObject({{"name", Text(secret)}}));
-    pod.Set("imagePullSecrets", std::move(secrets));
-  }
+  SetPullSecrets(pod, spec.pull_secrets);
   return Json::MakeObject(
       {{"apiVersion", Text("apps/v1")},
        {"kind", Text("DaemonSet")},
@@ -353,10 +348,9 @@ Result<Json> RenderDriverDaemonSet(const DriverSpec& spec, const DriverHost& hos
 }
 
 std::string DriverVersionOf(const Json& set) {
-  Json copy = set;
-  const Json& containers = MemberAt(copy, {"spec", "template", "spec", "containers"});
-  if (!containers.is_array() || containers.items().empty()) return "";
-  const std::string image = containers.items()[0].StringAt("image").value_or("");
+  const Json::Array& containers = ItemsAt(set, {"spec", "template", "spec", "containers"});
+  if (containers.empty()) return "";
+  const std::string image = TextAt(containers[0], {"image"});
   constexpr size_t kDigestLength = 7 + 12;  // "sha256:" and digits
   const size_t digest = image.find("@sha256:");
   if (digest != std::string::npos) return image.substr(digest + 1, kDigestLength);

@@ -53,10 +53,10 @@ void SetImage(Json& container, const ImageSettings& image, std::string_view prog
   container.Set("imagePullPolicy", Json::String(image.pull_policy));
 }
 
-void SetPullSecrets(Json& pod_spec, const ImageSettings& image) {
-  if (image.pull_secrets.empty()) return;
+void SetPullSecrets(Json& pod_spec, const std::vector<std::string>& names) {
+  if (names.empty()) return;
   Json secrets = Json::MakeArray();
-  for (const std::string& name : image.pull_secrets) secrets.Append(NamedObject(name));
+  for (const std::string& name : names) secrets.Append(NamedObject(name));
   pod_spec.Set("imagePullSecrets", std::move(secrets));
 }
 

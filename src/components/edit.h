@@ -29,6 +29,6 @@ Json NamedObject(std::string_view name);
 
 // Set the image and the pull policy of a container, and the pull secrets of its pod.
 void SetImage(Json& container, const ImageSettings& image, std::string_view program);
-void SetPullSecrets(Json& pod_spec, const ImageSettings& image);
+void SetPullSecrets(Json& pod_spec, const std::vector<std::string>& names);
 
 }  // namespace tessera::components

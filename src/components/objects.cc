@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "api/names.h"
-#include "src/components/agent_objects.h"
 #include "src/components/deploy_text.h"
 #include "src/components/edit.h"
 #include "src/components/schema.h"
@@ -64,7 +63,7 @@ Json Deployment(const Settings& settings) {
   Json& spec = *deployment.Find("spec");
   spec.Set("replicas", Json::Int(scheduler.replicas));
   Json& pod = MemberAt(spec, {"template", "spec"});
-  SetPullSecrets(pod, settings.image);
+  SetPullSecrets(pod, settings.image.pull_secrets);
   AddMissingTexts(*pod.Find("nodeSelector"), scheduler.node_selector);
   AppendItems(*pod.Find("tolerations"), scheduler.tolerations);
   Json& container = ItemNamed(*pod.Find("containers"), "scheduler");
@@ -168,7 +167,7 @@ void SetConsoleVolume(Json& pod, Json& container, std::string_view name,
 
 void SetConsolePod(const Settings& settings, Json& pod) {
   const ConsoleSettings& console = settings.console;
-  SetPullSecrets(pod, settings.image);
+  SetPullSecrets(pod, settings.image.pull_secrets);
   AddMissingTexts(*pod.Find("nodeSelector"), console.node_selector);
   AppendItems(*pod.Find("tolerations"), console.tolerations);
   Json& container = ItemNamed(*pod.Find("containers"), "console");
@@ -314,7 +313,7 @@ std::vector<Json> RenderOperator(const Settings& settings) {
   for (Json& object : objects) {
     if (object.StringAt("kind").value() != "Deployment") continue;
     Json& pod = MemberAt(object, {"spec", "template", "spec"});
-    SetPullSecrets(pod, settings.image);
+    SetPullSecrets(pod, settings.image.pull_secrets);
     SetImage(ItemNamed(*pod.Find("containers"), "operator"), settings.image, "operator");
     AppendItems(*pod.Find("tolerations"), settings.operator_tolerations);
   }

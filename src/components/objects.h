@@ -47,6 +47,10 @@ std::vector<Json> RenderOperator(const Settings& settings);
 // The command that applies RenderOperator again, for an operator that is missing or lacks a right.
 inline constexpr std::string_view kRestoreOperator = "tessera upgrade";
 
+// The DaemonSets of tessera-agent: one for each pool, and one for nodes outside of all pools. They
+// are part of RenderComponents.
+std::vector<Json> RenderAgents(const Settings& settings);
+
 // DaemonSets that remove tessera-runtime from the engine's configuration, on the nodes whose agents
 // configured it. An uninstall applies these DaemonSets after the agents have ended, and deletes
 // them when they are ready.
