@@ -6,18 +6,50 @@
 namespace tessera::nvml {
 namespace {
 
+// What a GPU needs to have a field.
+enum class Needs : std::uint8_t {
+  kNothing,
+  kEcc,
+  kRetiredPages,
+  kRemappedRows,
+  kNvLink,
+  kMemorySensor
+};
+
+bool Has(const GpuCall& gpu, Needs needs) {
+  switch (needs) {
+    case Needs::kNothing:
+      return true;
+    case Needs::kEcc:
+      return gpu.facts().ecc_enabled != 0;
+    case Needs::kRetiredPages:
+      return gpu.facts().ecc_enabled != 0 && !gpu.remaps_rows();
+    case Needs::kRemappedRows:
+      return gpu.facts().ecc_enabled != 0 && gpu.remaps_rows();
+    case Needs::kNvLink:
+      return gpu.facts().nvlink_count > 0;
+    case Needs::kMemorySensor:
+      return HasMemoryTemperature(gpu);
+  }
+  return false;
+}
+
 void PutUnsigned(unsigned value, FieldValue* field) {
   field->value_type = kValueUnsignedInt;
   field->value.ui = value;
   field->result = Return::kSuccess;
 }
 
-unsigned Unsigned(const sim::AtomicU64& value) { return static_cast<unsigned>(value.load()); }
-
-void PutLong(std::uint64_t value, FieldValue* field) {
-  field->value_type = kValueUnsignedLongLong;
-  field->value.ull = value;
-  field->result = Return::kSuccess;
+// Writes the value of a field also if the GPU does not have the field.
+void PutValue(const GpuCall& gpu, Needs needs, bool is_long, std::uint64_t value,
+              FieldValue* field) {
+  if (is_long) {
+    field->value_type = kValueUnsignedLongLong;
+    field->value.ull = value;
+  } else {
+    PutUnsigned(static_cast<unsigned>(value), field);
+  }
+  field->result = Has(gpu, needs) ? Return::kSuccess : Return::kNotSupported;
 }
 
 unsigned ActiveLinks(const GpuCall& gpu, bool only_switches) {
@@ -29,226 +61,143 @@ unsigned ActiveLinks(const GpuCall& gpu, bool only_switches) {
   return count;
 }
 
-// The link of the field's scope. False: the GPU does not have the link.
-bool FindLink(const GpuCall& gpu, const FieldValue& field, const sim::NvLink** link) {
-  if (field.scope_id >= gpu.facts().nvlink_count || field.scope_id >= sim::kMaxLinks) return false;
-  *link = &gpu.facts().links[field.scope_id];
-  return true;
+unsigned CommonLinkSpeed(const GpuCall& gpu) {
+  return ActiveLinks(gpu, /*only_switches=*/false) > 0 ? gpu.facts().nvlink_mbps : 0;
 }
 
-// A condition for a field.
-enum class FieldRequirement : std::uint8_t { kNone, kNvLink };
+struct FieldRow {
+  unsigned id;
+  Needs needs;
+  bool is_long;
+  std::uint64_t (*value)(const GpuCall& gpu);
+};
+#define FIELD(id, needs, is_long, value)                                           \
+  {                                                                                \
+    id, Needs::needs, is_long,                                                     \
+        []([[maybe_unused]] const GpuCall& gpu) -> std::uint64_t { return value; } \
+  }
+#define UNSIGNED(id, needs, value) FIELD(id, needs, false, value)
+#define LONG(id, needs, value) FIELD(id, needs, true, value)
+constexpr FieldRow kFields[] = {
+    UNSIGNED(kFieldEccCurrent, kNothing, gpu.facts().ecc_enabled),
+    UNSIGNED(kFieldEccPending, kNothing, gpu.gpu_state().ecc_mode_pending),
+    // All injected errors are errors of device memory.
+    LONG(kFieldEccSbeVolatile, kEcc, gpu.gpu_state().ecc_corrected_volatile),
+    LONG(kFieldEccSbeVolatileDevice, kEcc, gpu.gpu_state().ecc_corrected_volatile),
+    LONG(kFieldEccDbeVolatile, kEcc, gpu.gpu_state().ecc_uncorrected_volatile),
+    LONG(kFieldEccDbeVolatileDevice, kEcc, gpu.gpu_state().ecc_uncorrected_volatile),
+    LONG(kFieldEccSbeAggregate, kEcc, gpu.gpu_state().ecc_corrected_aggregate),
+    LONG(kFieldEccSbeAggregateDevice, kEcc, gpu.gpu_state().ecc_corrected_aggregate),
+    LONG(kFieldEccDbeAggregate, kEcc, gpu.gpu_state().ecc_uncorrected_aggregate),
+    LONG(kFieldEccDbeAggregateDevice, kEcc, gpu.gpu_state().ecc_uncorrected_aggregate),
+    LONG(kFieldRetiredSbe, kRetiredPages, gpu.gpu_state().retired_corrected),
+    LONG(kFieldRetiredDbe, kRetiredPages, gpu.gpu_state().retired_uncorrected),
+    UNSIGNED(kFieldRetiredPending, kRetiredPages, gpu.gpu_state().retired_pending),
+    UNSIGNED(kFieldRetiredPendingSbe, kRetiredPages, 0),
+    UNSIGNED(kFieldRetiredPendingDbe, kRetiredPages, gpu.gpu_state().retired_pending),
+    UNSIGNED(kFieldRemappedCorrectable, kRemappedRows, gpu.gpu_state().remapped_corrected),
+    UNSIGNED(kFieldRemappedUncorrectable, kRemappedRows, gpu.gpu_state().remapped_uncorrected),
+    UNSIGNED(kFieldRemappedPending, kRemappedRows, gpu.gpu_state().remapped_pending != 0),
+    UNSIGNED(kFieldRemappedFailure, kRemappedRows, gpu.gpu_state().remapped_failed != 0),
+    UNSIGNED(kFieldResetStatus, kNothing, gpu.gpu_state().recovery_action == kRecoveryResetGpu),
+    UNSIGNED(kFieldDrainAndResetStatus, kNothing,
+             gpu.gpu_state().recovery_action == kRecoveryDrainAndReset),
+    UNSIGNED(kFieldMemoryTemp, kMemorySensor, MemoryTemperatureOf(gpu)),
+    LONG(kFieldTotalEnergy, kNothing, EnergyOf(gpu)),
+    LONG(kFieldEnergy, kNothing, EnergyOf(gpu)),
+    UNSIGNED(kFieldPowerAverage, kNothing, PowerOf(gpu)),
+    UNSIGNED(kFieldPowerInstant, kNothing, PowerOf(gpu)),
+    UNSIGNED(kFieldPowerMinLimit, kNothing, gpu.facts().power_min_mw),
+    UNSIGNED(kFieldPowerMaxLimit, kNothing, gpu.facts().power_max_mw),
+    UNSIGNED(kFieldPowerDefaultLimit, kNothing, gpu.facts().power_limit_mw),
+    UNSIGNED(kFieldPowerRequestedLimit, kNothing, PowerLimitOf(gpu)),
+    UNSIGNED(kFieldPowerCurrentLimit, kNothing, PowerLimitOf(gpu)),
+    // Nanoseconds for which power and heat lowered the clocks.
+    LONG(kFieldPowerViolation, kNothing, gpu.state().PowerThrottlingNs(gpu.gpu_index())),
+    LONG(kFieldThermalViolation, kNothing, gpu.state().ThermalThrottlingNs(gpu.gpu_index())),
+    LONG(kFieldHwThermalSlowdown, kNothing, gpu.state().ThermalThrottlingNs(gpu.gpu_index())),
+    LONG(kFieldHwThermalSlowdownNew, kNothing, gpu.state().ThermalThrottlingNs(gpu.gpu_index())),
+    UNSIGNED(kFieldPcieReplay, kNothing, gpu.gpu_state().pcie_replays),
+    UNSIGNED(kFieldNvLinkCount, kNothing, gpu.facts().nvlink_count),
+    UNSIGNED(kFieldNvSwitchConnectedLinks, kNothing, ActiveLinks(gpu, /*only_switches=*/true)),
+    UNSIGNED(kFieldNvLinkSpeedCommon, kNvLink, CommonLinkSpeed(gpu)),
+    UNSIGNED(kFieldC2cLinkCount, kNothing, 0),
+};
+#undef LONG
+#undef UNSIGNED
+#undef FIELD
 
-// Counters that stay 0, because no injection changes them.
+// Counters that stay 0, because no injection changes them. kFields has some ids in the ranges.
 struct ZeroFields {
   unsigned first, last;
-  FieldRequirement requirement;
+  Needs needs;
   bool is_long;
 };
 constexpr ZeroFields kZeroFields[] = {
-    {32, 59, FieldRequirement::kNvLink, true},  // errors of links 0 to 5, and their totals
-    {76, 81, FieldRequirement::kNone, true},    // nanoseconds for which policies lowered the clocks
-    {95, 95, FieldRequirement::kNone, false},   // roll-overs of the PCIe replay counter
-    {96, 119, FieldRequirement::kNvLink, true},    // errors of links 6 to 11
-    {138, 141, FieldRequirement::kNvLink, true},   // traffic
-    {148, 163, FieldRequirement::kNvLink, true},   // data errors, and errors of the link `scope_id`
-    {167, 167, FieldRequirement::kNvLink, false},  // power state: high speed
-    {169, 169, FieldRequirement::kNone, false},    // recoveries of the PCIe link
-    {173, 183, FieldRequirement::kNone, false},    // errors of PCIe
-    {197, 198, FieldRequirement::kNone, true},     // traffic of PCIe
-    {251, 253, FieldRequirement::kNone, true},     // nanoseconds of slowdown, up to NVML 13.0
-    {269, 271, FieldRequirement::kNone, true},     // the same fields in later versions
+    {32, 59, Needs::kNvLink, true},      // errors of links 0 to 5, and their totals
+    {76, 81, Needs::kNothing, true},     // nanoseconds for which policies lowered the clocks
+    {95, 95, Needs::kNothing, false},    // roll-overs of the PCIe replay counter
+    {96, 119, Needs::kNvLink, true},     // errors of links 6 to 11
+    {138, 141, Needs::kNvLink, true},    // traffic
+    {148, 163, Needs::kNvLink, true},    // data errors, and errors of the link `scope_id`
+    {167, 167, Needs::kNvLink, false},   // power state: high speed
+    {169, 169, Needs::kNothing, false},  // recoveries of the PCIe link
+    {173, 183, Needs::kNothing, false},  // errors of PCIe
+    {197, 198, Needs::kNothing, true},   // traffic of PCIe
+    {251, 253, Needs::kNothing, true},   // nanoseconds of slowdown, up to NVML 13.0
+    {269, 271, Needs::kNothing, true},   // the same fields in later versions
 };
 
 // The Fill functions return true if they know the field, and then write its value.
-bool FillZeroFields(const GpuCall& gpu, FieldValue* field) {
-  for (const ZeroFields& zeros : kZeroFields) {
-    if (field->field_id < zeros.first || field->field_id > zeros.last) continue;
-    if (zeros.is_long) {
-      PutLong(0, field);
-    } else {
-      PutUnsigned(0, field);
-    }
-    const bool missing =
-        zeros.requirement == FieldRequirement::kNvLink && gpu.facts().nvlink_count == 0;
-    if (missing) field->result = Return::kNotSupported;
+bool FillField(const GpuCall& gpu, FieldValue* answer) {
+  for (const FieldRow& field : kFields) {
+    if (field.id != answer->field_id) continue;
+    PutValue(gpu, field.needs, field.is_long, field.value(gpu), answer);
     return true;
   }
   return false;
 }
 
-// All injected errors are errors of device memory.
-bool FillEcc(const GpuCall& gpu, FieldValue* field) {
-  const sim::SimGpuState& gpu_state = gpu.gpu_state();
-  switch (field->field_id) {
-    case kFieldEccCurrent:
-      PutUnsigned(gpu.facts().ecc_enabled, field);
-      return true;
-    case kFieldEccPending:
-      PutUnsigned(gpu_state.ecc_mode_pending, field);
-      return true;
-    case kFieldEccSbeVolatile:
-    case kFieldEccSbeVolatileDevice:
-      PutLong(gpu_state.ecc_corrected_volatile, field);
-      break;
-    case kFieldEccDbeVolatile:
-    case kFieldEccDbeVolatileDevice:
-      PutLong(gpu_state.ecc_uncorrected_volatile, field);
-      break;
-    case kFieldEccSbeAggregate:
-    case kFieldEccSbeAggregateDevice:
-      PutLong(gpu_state.ecc_corrected_aggregate, field);
-      break;
-    case kFieldEccDbeAggregate:
-    case kFieldEccDbeAggregateDevice:
-      PutLong(gpu_state.ecc_uncorrected_aggregate, field);
-      break;
-    default:
-      if (field->field_id < kFieldEccFirstLocation || field->field_id > kFieldEccLastLocation) {
-        return false;
-      }
-      if (gpu.at_least(kArchTuring)) {  // no counter for each on-chip memory
-        field->result = Return::kNotSupported;
-        return true;
-      }
-      PutLong(0, field);
+bool FillZeroFields(const GpuCall& gpu, FieldValue* field) {
+  for (const ZeroFields& zeros : kZeroFields) {
+    if (field->field_id < zeros.first || field->field_id > zeros.last) continue;
+    PutValue(gpu, zeros.needs, zeros.is_long, 0, field);
+    return true;
   }
-  if (gpu.facts().ecc_enabled == 0) field->result = Return::kNotSupported;
+  return false;
+}
+
+// The errors of one on-chip memory, which Turing and later do not count.
+bool FillEccLocation(const GpuCall& gpu, FieldValue* field) {
+  const bool is_location =
+      field->field_id >= kFieldEccFirstLocation && field->field_id <= kFieldEccLastLocation;
+  if (!is_location || gpu.at_least(kArchTuring)) return false;
+  PutValue(gpu, Needs::kEcc, /*is_long=*/true, 0, field);
   return true;
 }
 
-bool FillRepairs(const GpuCall& gpu, FieldValue* field) {
-  const sim::SimGpuState& gpu_state = gpu.gpu_state();
-  const bool is_row_field = field->field_id >= kFieldRemappedCorrectable;
+// The values of the link `scope_id`.
+bool FillLink(const GpuCall& gpu, FieldValue* field) {
+  if (field->scope_id >= gpu.facts().nvlink_count || field->scope_id >= sim::kMaxLinks)
+    return false;
+  const sim::NvLink& link = gpu.facts().links[field->scope_id];
   switch (field->field_id) {
-    case kFieldRetiredSbe:
-      PutLong(gpu_state.retired_corrected, field);
-      break;
-    case kFieldRetiredDbe:
-      PutLong(gpu_state.retired_uncorrected, field);
-      break;
-    case kFieldRetiredPendingSbe:
-      PutUnsigned(0, field);
-      break;
-    case kFieldRetiredPending:
-    case kFieldRetiredPendingDbe:
-      PutUnsigned(gpu_state.retired_pending, field);
-      break;
-    case kFieldRemappedCorrectable:
-      PutUnsigned(Unsigned(gpu_state.remapped_corrected), field);
-      break;
-    case kFieldRemappedUncorrectable:
-      PutUnsigned(Unsigned(gpu_state.remapped_uncorrected), field);
-      break;
-    case kFieldRemappedPending:
-      PutUnsigned(gpu_state.remapped_pending != 0 ? 1 : 0, field);
-      break;
-    case kFieldRemappedFailure:
-      PutUnsigned(gpu_state.remapped_failed != 0 ? 1 : 0, field);
-      break;
-    case kFieldResetStatus:
-      PutUnsigned(gpu_state.recovery_action == kRecoveryResetGpu ? 1 : 0, field);
-      return true;
-    case kFieldDrainAndResetStatus:
-      PutUnsigned(gpu_state.recovery_action == kRecoveryDrainAndReset ? 1 : 0, field);
-      return true;
-    default:
-      return false;
-  }
-  const bool is_supported = gpu.facts().ecc_enabled != 0 && is_row_field == gpu.remaps_rows();
-  if (!is_supported) field->result = Return::kNotSupported;
-  return true;
-}
-
-bool FillPower(const GpuCall& gpu, FieldValue* field) {
-  const sim::GpuFacts& facts = gpu.facts();
-  switch (field->field_id) {
-    case kFieldMemoryTemp:
-      PutUnsigned(MemoryTemperatureOf(gpu), field);
-      if (!HasMemoryTemperature(gpu)) field->result = Return::kNotSupported;
-      return true;
-    case kFieldTotalEnergy:
-    case kFieldEnergy:
-      PutLong(EnergyOf(gpu), field);
-      return true;
-    case kFieldPowerAverage:
-    case kFieldPowerInstant:
-      PutUnsigned(PowerOf(gpu), field);
-      return true;
-    case kFieldPowerMinLimit:
-      PutUnsigned(facts.power_min_mw, field);
-      return true;
-    case kFieldPowerMaxLimit:
-      PutUnsigned(facts.power_max_mw, field);
-      return true;
-    case kFieldPowerDefaultLimit:
-      PutUnsigned(facts.power_limit_mw, field);
-      return true;
-    case kFieldPowerRequestedLimit:
-    case kFieldPowerCurrentLimit:
-      PutUnsigned(PowerLimitOf(gpu), field);
-      return true;
-    case kFieldPcieReplay:
-      PutUnsigned(static_cast<unsigned>(gpu.gpu_state().pcie_replays.load()), field);
-      return true;
-    default:
-      return false;
-  }
-}
-
-// The time for which heat and power lowered the clocks, in nanoseconds.
-bool FillThrottling(const GpuCall& gpu, FieldValue* field) {
-  switch (field->field_id) {
-    case kFieldPowerViolation:
-      PutLong(gpu.state().PowerThrottlingNs(gpu.gpu_index()), field);
-      return true;
-    case kFieldThermalViolation:
-    case kFieldHwThermalSlowdown:
-    case kFieldHwThermalSlowdownNew:
-      PutLong(gpu.state().ThermalThrottlingNs(gpu.gpu_index()), field);
-      return true;
-    default:
-      return false;
-  }
-}
-
-bool FillLinks(const GpuCall& gpu, FieldValue* field) {
-  const sim::NvLink* link = nullptr;
-  const bool is_supported = gpu.facts().nvlink_count > 0;
-  switch (field->field_id) {
-    case kFieldNvLinkCount:
-      PutUnsigned(gpu.facts().nvlink_count, field);
-      return true;
-    case kFieldNvSwitchConnectedLinks:
-      PutUnsigned(ActiveLinks(gpu, /*only_switches=*/true), field);
-      return true;
-    case kFieldC2cLinkCount:
-      PutUnsigned(0, field);
-      return true;
-    case kFieldNvLinkSpeedCommon:
-      PutUnsigned(ActiveLinks(gpu, /*only_switches=*/false) > 0 ? gpu.facts().nvlink_mbps : 0,
-                  field);
-      break;
     case kFieldNvLinkRemoteLink:
-      if (!FindLink(gpu, *field, &link)) return false;
-      PutUnsigned(link->remote_link, field);
-      if (link->active == 0) field->result = Return::kInvalidArgument;
+      PutUnsigned(link.remote_link, field);
+      if (link.active == 0) field->result = Return::kInvalidArgument;
       return true;
     case kFieldNvLinkGetSpeed:
+      PutUnsigned(link.active != 0 ? gpu.facts().nvlink_mbps : 0, field);
+      return true;
     case kFieldNvLinkGetState:
+      PutUnsigned(link.active, field);
+      return true;
     case kFieldNvLinkGetVersion:
-      if (!FindLink(gpu, *field, &link)) return false;
-      PutUnsigned(field->field_id == kFieldNvLinkGetState   ? link->active
-                  : link->active == 0                       ? 0
-                  : field->field_id == kFieldNvLinkGetSpeed ? gpu.facts().nvlink_mbps
-                                                            : gpu.facts().nvlink_version,
-                  field);
+      PutUnsigned(link.active != 0 ? gpu.facts().nvlink_version : 0, field);
       return true;
     default:
       return false;
   }
-  if (!is_supported) field->result = Return::kNotSupported;
-  return true;
 }
 
 // The speed of a link. The first twelve links have a field each.
@@ -274,9 +223,8 @@ void Fill(const GpuCall& gpu, FieldValue* field) {
     PutUnsigned(gpu.gpu_state().recovery_action.load(), field);
   } else if (gpu.state().is_lost(gpu.gpu_index())) {
     field->result = Return::kGpuIsLost;
-  } else if (!FillEcc(gpu, field) && !FillRepairs(gpu, field) && !FillPower(gpu, field) &&
-             !FillThrottling(gpu, field) && !FillLinks(gpu, field) && !FillLinkSpeed(gpu, field) &&
-             !FillZeroFields(gpu, field)) {
+  } else if (!FillField(gpu, field) && !FillEccLocation(gpu, field) && !FillLink(gpu, field) &&
+             !FillLinkSpeed(gpu, field) && !FillZeroFields(gpu, field)) {
     field->result = Return::kNotSupported;
   }
 }
