@@ -43,9 +43,8 @@ Result<std::string> ShowQuota(const ClusterView& view, std::string_view ns, cons
 // Explains why the pod is on its node, or why it waits. Queries the ledger as the scheduler does. A
 // placed pod is removed from the ledger for the query, and added again afterwards. `uses`: the GPU
 // usage of its containers; null if it was not read. `warnings`: those of pod_warnings.h.
-Result<std::string> Explain(ledger::ClusterLedger& ledger, const NodeExtrasLookup& node_extras,
-                            const kube::PodObject& pod, const Style& style,
-                            const Result<ClusterUses>* uses = nullptr,
+Result<std::string> Explain(ledger::ClusterLedger& ledger, const kube::PodObject& pod,
+                            const Style& style, const Result<ClusterUses>* uses = nullptr,
                             const std::vector<PodWarning>& warnings = {});
 
 struct InspectOptions {

@@ -365,13 +365,12 @@ Json JsonOfExplanation(const ClusterView& view, const Explanation& explanation) 
 
 }  // namespace
 
-Result<std::string> Explain(ledger::ClusterLedger& ledger, const NodeExtrasLookup& node_extras,
-                            const kube::PodObject& pod, const Style& style,
-                            const Result<ClusterUses>* uses,
+Result<std::string> Explain(ledger::ClusterLedger& ledger, const kube::PodObject& pod,
+                            const Style& style, const Result<ClusterUses>* uses,
                             const std::vector<PodWarning>& warnings) {
-  const Explanation explanation = ExplanationOf(ledger, node_extras, pod);
+  const Explanation explanation = ExplanationOf(ledger, pod);
   if (!style.shows_cells()) {
-    Json json = JsonOfExplanation(ClusterView(ledger, node_extras), explanation);
+    Json json = JsonOfExplanation(ClusterView(ledger), explanation);
     if (uses != nullptr && explanation.finding == Finding::kPlaced && UsageProblem(*uses).ok()) {
       Json list = Json::MakeArray();
       for (const ContainerUse& use : UsesOf(explanation.pod, **uses)) list.Append(JsonOfUse(use));

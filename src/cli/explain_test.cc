@@ -14,7 +14,7 @@ class ExplainTest : public ::testing::Test {
   ExplainTest() { FillSample(cluster_); }
   std::string Explained(const kube::PodObject& pod) {
     const std::string before = ShowGpus(cluster_.view(), "", {}).value();
-    std::string text = Explain(cluster_.ledger(), cluster_.node_extras(), pod, {}).value();
+    std::string text = Explain(cluster_.ledger(), pod, {}).value();
     EXPECT_EQ(ShowGpus(cluster_.view(), "", {}).value(), before) << "a query changes nothing";
     return text;
   }
@@ -65,9 +65,7 @@ TEST_F(ExplainTest, NamesTheQuotaBeforeNodesWithoutRoom) {
   Its quota does not allow it on any node: namespace "ml" may use 2 GPUs of model A100: 1 used, 1 left, 9 wanted.
   0/3 nodes have room: 3 too few GPUs.
 )")) << text;
-  const std::string json =
-      Explain(cluster_.ledger(), cluster_.node_extras(), pod, {.format = OutputFormat::kJson})
-          .value();
+  const std::string json = Explain(cluster_.ledger(), pod, {.format = OutputFormat::kJson}).value();
   EXPECT_TRUE(ParseJson(json)->BoolAt("overQuota").value());
 }
 
@@ -140,10 +138,9 @@ TEST_F(ExplainTest, NamesNodesWithRoomThatKubeSchedulerLeavesOut) {
       << text;
   EXPECT_NE(text.find("(big, mini): the node selector disk=ssd does not match."), std::string::npos)
       << text;
-  const Json json = ParseJson(Explain(cluster_.ledger(), cluster_.node_extras(), waiting,
-                                      {.format = OutputFormat::kJson})
-                                  .value())
-                        .value();
+  const Json json =
+      ParseJson(Explain(cluster_.ledger(), waiting, {.format = OutputFormat::kJson}).value())
+          .value();
   EXPECT_EQ(json.Find("nodes")->IntAt("fitting").value(), 0);
   EXPECT_EQ(json.Find("leftOut")->items().size(), 3U);
 }
@@ -180,18 +177,14 @@ TEST_F(ExplainTest, ReportsTheNominatedNode) {
   EXPECT_NE(Explained(pod).find("kube-scheduler is placing it on node big, where "
                                 "tessera-scheduler holds GPUs for it"),
             std::string::npos);
-  const std::string json =
-      Explain(cluster_.ledger(), cluster_.node_extras(), pod, {.format = OutputFormat::kJson})
-          .value();
+  const std::string json = Explain(cluster_.ledger(), pod, {.format = OutputFormat::kJson}).value();
   EXPECT_EQ(ParseJson(json)->StringAt("nominatedNode").value(), "big");
 }
 
 TEST_F(ExplainTest, WritesJson) {
   const kube::PodObject& pod = cluster_.Add(PodIn("ml", "two", {{names::kResourceGpu, "9"}}));
-  const Json json = ParseJson(Explain(cluster_.ledger(), cluster_.node_extras(), pod,
-                                      {.format = OutputFormat::kJson})
-                                  .value())
-                        .value();
+  const Json json =
+      ParseJson(Explain(cluster_.ledger(), pod, {.format = OutputFormat::kJson}).value()).value();
   EXPECT_EQ(json.StringAt("finding").value(), "waits");
   EXPECT_EQ(json.Find("nodes")->Find("fitting")->ToInt().value(), 0);
   EXPECT_EQ(json.Find("nearest")->items()[0].StringAt("node").value(), "big");

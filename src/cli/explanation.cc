@@ -63,8 +63,7 @@ double SmallestShortfall(const placement::NodeView& node, const placement::Deman
 
 class Explainer {
  public:
-  Explainer(ClusterLedger& ledger, const NodeExtrasLookup& node_extras, const kube::PodObject& pod)
-      : ledger_(ledger), node_extras_(node_extras), object_(pod) {}
+  Explainer(ClusterLedger& ledger, const kube::PodObject& pod) : ledger_(ledger), object_(pod) {}
 
   Explanation Explain();
 
@@ -76,7 +75,6 @@ class Explainer {
   Misfit Describe(const ClusterLedger::Query& query, const ledger::NodeEntry& node);
 
   ClusterLedger& ledger_;
-  const NodeExtrasLookup& node_extras_;
   const kube::PodObject& object_;
   Explanation explanation_;
 };
@@ -116,7 +114,7 @@ Explanation Explainer::Explain() {
   explanation_.finding = object_.node_name.empty() ? Finding::kWaits : Finding::kPlaced;
   if (explanation_.finding == Finding::kPlaced) {
     // Read before the pod is removed from the ledger below.
-    explanation_.devices = ClusterView(ledger_, node_extras_).DevicesOf(explanation_.pod);
+    explanation_.devices = ClusterView(ledger_).DevicesOf(explanation_.pod);
     for (DeviceView& device : explanation_.devices) device.holders.clear();
   }
   ledger_.RemovePod(object_.meta.uid);
@@ -233,7 +231,7 @@ Misfit Explainer::Describe(const ClusterLedger::Query& query, const ledger::Node
   const Result<placement::NodeReport> report = ledger_.Report(query, node.node.name);
   if (!report.ok()) return misfit;
   misfit.reason = report->text;
-  const Result<NodeRow> view = ClusterView(ledger_, node_extras_).Node(node.node.name);
+  const Result<NodeRow> view = ClusterView(ledger_).Node(node.node.name);
   const std::vector<placement::GpuShortfall>& shortfalls =
       report->gpu_demands[report->shortfall.gpu_demand_index];
   for (size_t i = 0; view.ok() && i < view->devices.size() && i < shortfalls.size(); ++i) {
@@ -252,9 +250,8 @@ Misfit Explainer::Describe(const ClusterLedger::Query& query, const ledger::Node
 
 }  // namespace
 
-Explanation ExplanationOf(ClusterLedger& ledger, const NodeExtrasLookup& node_extras,
-                          const kube::PodObject& pod) {
-  return Explainer(ledger, node_extras, pod).Explain();
+Explanation ExplanationOf(ClusterLedger& ledger, const kube::PodObject& pod) {
+  return Explainer(ledger, pod).Explain();
 }
 
 }  // namespace tessera::cli

@@ -67,7 +67,6 @@ struct Explanation {
 };
 
 // See Explain (commands.h).
-Explanation ExplanationOf(ledger::ClusterLedger& ledger, const NodeExtrasLookup& node_extras,
-                          const kube::PodObject& pod);
+Explanation ExplanationOf(ledger::ClusterLedger& ledger, const kube::PodObject& pod);
 
 }  // namespace tessera::cli

@@ -55,7 +55,8 @@ class Inspection {
     return usage.total == 0 ? 0 : usage.used * 100 / usage.total;
   }
   static std::string AddressOf(const NodeRow& node) {
-    return node.extras.internal_ip.empty() ? "unknown" : Printable(node.extras.internal_ip);
+    const std::string& ip = node.entry->internal_ip;
+    return ip.empty() ? "unknown" : Printable(ip);
   }
 
   std::vector<NodeRow> nodes_;

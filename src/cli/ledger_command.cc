@@ -184,10 +184,9 @@ class LedgerCommandRun {
     ledger::ClusterLedger& ledger = session().ledger();
     if (options_.verb == LedgerVerb::kExplain) {
       ASSIGN_OR_RETURN(const kube::PodObject* pod, FindPod());
-      return Explain(ledger, session().node_extras(), *pod, style_, uses_ ? &*uses_ : nullptr,
-                     warnings_);
+      return Explain(ledger, *pod, style_, uses_ ? &*uses_ : nullptr, warnings_);
     }
-    const ClusterView view(ledger, session().node_extras());
+    const ClusterView view(ledger);
     switch (options_.verb) {
       case LedgerVerb::kNodes:
         return ShowNodes(view, style_, options_.names, options_.selector);

@@ -30,7 +30,7 @@ Json JsonOfNode(const NodeRow& node) {
       {"model", Json::String(node.model)},
       {"pool", Json::String(entry.node.pool)},
       {"driver", Json::String(entry.node.inventory.without_uuids().driver_version)},
-      {"internalIP", Json::String(node.extras.internal_ip)},
+      {"internalIP", Json::String(node.entry->internal_ip)},
       {"gpus", Json::MakeObject({{"count", JsonOf(node.devices.size())},
                                  {"idle", JsonOf(node.idle_devices())},
                                  {"unhealthy", JsonOf(node.unhealthy_devices())}})},
@@ -59,7 +59,7 @@ std::vector<Cell> CellsOf(const NodeRow& node, const Style& style) {
   if (style.wide()) {
     cells.emplace_back(OrDash(node.entry->node.pool));
     cells.emplace_back(OrDash(node.entry->node.inventory.without_uuids().driver_version));
-    cells.emplace_back(OrDash(node.extras.internal_ip));
+    cells.emplace_back(OrDash(node.entry->internal_ip));
   }
   cells.push_back(StatusOf(node));
   return cells;

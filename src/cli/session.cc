@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "src/base/file.h"
+#include "src/cli/view.h"
 
 namespace tessera::cli {
 namespace {
@@ -58,7 +59,6 @@ Session::Session(net::IoThread& io, TaskRunner& runner, SessionOptions options, 
                            SetOutage(ledger::ServerProbe::kPath, status, since);
                          }});
 }
-Session::~Session() = default;
 
 void Session::SetOutage(std::string_view what, const Status& status, WallTime since) {
   outages_.Set(what, WithRemedy(what, status), since);
@@ -103,14 +103,6 @@ void Session::NotifyReady(Status status) {
                 weak = weak_.Get()] {
     if (weak) on_ready(status);
   });
-}
-
-NodeExtrasLookup Session::node_extras() const {
-  return [this](const std::string& name) {
-    if (snapshot_) return snapshot_->NodeExtrasOf(name);
-    const kube::NodeObject* node = feed_->FindNode(name);
-    return node == nullptr ? NodeExtras{} : NodeExtrasIn(*node);
-  };
 }
 
 const kube::PodObject* Session::FindPod(const std::string& ns, const std::string& name) const {

@@ -21,7 +21,6 @@
 #include "src/base/task_runner.h"
 #include "src/base/weak_ptr.h"
 #include "src/cli/snapshot.h"
-#include "src/cli/view.h"
 #include "src/kube/client.h"
 #include "src/kube/config.h"
 #include "src/ledger/feed.h"
@@ -51,13 +50,11 @@ class Session final : private ledger::ClusterFeed::Delegate {
 
   // Calls `on_ready` once.
   Session(net::IoThread& io, TaskRunner& runner, SessionOptions options, OnReady on_ready);
-  ~Session() override;
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
   // REQUIRES: on_ready got OK.
   ledger::ClusterLedger& ledger() { return *ledger_; }
-  NodeExtrasLookup node_extras() const;
   const kube::PodObject* FindPod(const std::string& ns, const std::string& name) const;
   // For requests about objects that are not in the ledger; keeps the session's deadline.
   kube::Client& client() { return client_; }

@@ -72,7 +72,7 @@ class SessionTest : public ::testing::TestWithParam<bool> {
 TEST_P(SessionTest, HasTheSchedulersLedger) {
   ASSERT_EQ(Open().ToString(), "OK");
   EXPECT_EQ(session_->ledger().nodes().size(), 1u);
-  EXPECT_EQ(session_->node_extras()("n1").internal_ip, "10.0.0.7");
+  EXPECT_EQ(session_->ledger().FindNode("n1")->internal_ip, "10.0.0.7");
   EXPECT_EQ(session_->ledger().options().gpu_mem_unit, device::MemoryUnit::kGiB);
   EXPECT_EQ(session_->ledger().quota().config().size(), 1u);
   ASSERT_NE(session_->FindPod("ns", "train"), nullptr);

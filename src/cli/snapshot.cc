@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/cli/snapshot.h"
 
+#include <functional>
 #include <optional>
-#include <unordered_map>
 #include <utility>
 
 #include "src/kube/watch.h"
@@ -60,8 +60,6 @@ constexpr ledger::ExtraKeptFields kExtraFields{.scheduling_constraints = true};
 
 }  // namespace
 
-NodeExtras NodeExtrasIn(const kube::NodeObject& node) { return {.internal_ip = node.internal_ip}; }
-
 struct Snapshot::State {
   State(kube::Client& client, ledger::ClusterLedger& ledger, Options o, Delegate& delegate)
       : ledger(ledger), options(std::move(o)), delegate(delegate) {
@@ -99,7 +97,6 @@ struct Snapshot::State {
   }
 
   void AddNode(const kube::NodeObject& node) {
-    node_extras.insert_or_assign(node.meta.name, NodeExtrasIn(node));
     ledger.SetNode(node);
     const std::string& problem = ledger.FindNode(node.meta.name)->problem;
     if (!problem.empty()) delegate.OnError("nodes", Status(Code::kInvalidArgument, problem));
@@ -121,7 +118,6 @@ struct Snapshot::State {
   const Options options;
   Delegate& delegate;
   int pending_lists = 3;  // lists that have not ended
-  std::unordered_map<std::string, NodeExtras> node_extras;
   std::optional<kube::PodObject> kept_pod;
   std::optional<ListCollector<kube::NodeObject>> nodes;
   std::optional<ListCollector<kube::PodObject>> pods;
@@ -136,11 +132,6 @@ Snapshot::~Snapshot() = default;
 const kube::PodObject* Snapshot::FindPod(const std::string& key) const {
   return state_->kept_pod && kube::KeyOf(state_->kept_pod->meta) == key ? &*state_->kept_pod
                                                                         : nullptr;
-}
-
-NodeExtras Snapshot::NodeExtrasOf(const std::string& name) const {
-  const auto found = state_->node_extras.find(name);
-  return found == state_->node_extras.end() ? NodeExtras{} : found->second;
 }
 
 }  // namespace tessera::cli

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads a cluster once, for a command that prints and ends: nodes, pods and the quota in parallel,
-// each object into the ledger as it arrives. Beside the ledger it keeps only facts that commands
-// need and the ledger does not have. Does not follow a cluster (ledger/feed.h).
+// each object into the ledger as it arrives. Beside the ledger it keeps only the pod that a command
+// needs as an object. Does not follow a cluster (ledger/feed.h).
 //
 // Threads: the client's runner, which also runs the callbacks. Ownership: client, ledger and
 // delegate outlive the snapshot. The delegate must not destroy it inside a call.
@@ -10,7 +10,6 @@
 #include <memory>
 #include <string>
 
-#include "src/cli/view.h"
 #include "src/kube/client.h"
 #include "src/ledger/feed.h"
 
@@ -33,14 +32,10 @@ class Snapshot {
   Snapshot& operator=(const Snapshot&) = delete;
 
   const kube::PodObject* FindPod(const std::string& key) const;
-  NodeExtras NodeExtrasOf(const std::string& name) const;
 
  private:
   struct State;
   std::unique_ptr<State> state_;
 };
-
-// The facts of a Node object that the ledger does not keep.
-NodeExtras NodeExtrasIn(const kube::NodeObject& node);
 
 }  // namespace tessera::cli

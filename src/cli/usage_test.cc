@@ -137,7 +137,7 @@ TEST(UsageTest, ExplainShowsLimitsAndUse) {
                      {{names::kResourceVcudaCore, "30"}, {names::kResourceVcudaMemory, "20"}}),
       "big", 1, 300, GiB(5));
   const Result<ClusterUses> uses = Uses();
-  const std::string text = Explain(cluster.ledger(), cluster.node_extras(), pod, {}, &uses).value();
+  const std::string text = Explain(cluster.ledger(), pod, {}, &uses).value();
   EXPECT_NE(text.find(R"(
 Usage of its shares by container:
   CONTAINER   GPU   MEMORY   LIMIT                    PEAK    REFUSED   SHARE   UP TO   COMPUTE   BY DRIVER   WAITING   CLASS   UNACCOUNTED
@@ -153,32 +153,29 @@ Current scores)"),
                                           .reason = "GPULimitRejected",
                                           .message = "annotation tessera.dev/memory-limit: no",
                                           .count = 2}};
-  EXPECT_NE(Explain(cluster.ledger(), cluster.node_extras(), pod, {}, &uses, warnings)
+  EXPECT_NE(Explain(cluster.ledger(), pod, {}, &uses, warnings)
                 .value()
                 .find("Warnings (Events of the last hour):\n"
                       "  2026-11-28T19:00:00Z GPULimitRejected: annotation "
                       "tessera.dev/memory-limit: no (2 times)\n"),
             std::string::npos);
-  EXPECT_NE(Explain(cluster.ledger(), cluster.node_extras(), pod, {.format = OutputFormat::kJson},
-                    &uses, warnings)
+  EXPECT_NE(Explain(cluster.ledger(), pod, {.format = OutputFormat::kJson}, &uses, warnings)
                 .value()
                 .find("GPULimitRejected"),
             std::string::npos);
-  EXPECT_NE(Explain(cluster.ledger(), cluster.node_extras(), pod, {}, &off)
+  EXPECT_NE(Explain(cluster.ledger(), pod, {}, &off)
                 .value()
                 .find("A container that is not limited can exceed its share: isolation was "
                       "off on node big"),
             std::string::npos);
   const Result<ClusterUses> none = Status(Code::kUnavailable, "agent x is away");
-  EXPECT_NE(Explain(cluster.ledger(), cluster.node_extras(), pod, {}, &none)
+  EXPECT_NE(Explain(cluster.ledger(), pod, {}, &none)
                 .value()
                 .find("The usage of its shares is unknown: agent x is away\n"),
             std::string::npos);
   const auto whole = cluster.Place(testing::PodIn("ml", "train", {{names::kResourceGpu, "1"}}),
                                    "big", 0, 1000, GiB(80));
-  EXPECT_EQ(Explain(cluster.ledger(), cluster.node_extras(), whole, {}, &none)
-                .value()
-                .find("sage of its shares"),
+  EXPECT_EQ(Explain(cluster.ledger(), whole, {}, &none).value().find("sage of its shares"),
             std::string::npos)
       << "whole GPUs are not limited";
 }

@@ -59,8 +59,7 @@ Bytes NodeRow::used_memory() const {
   return sum;
 }
 
-ClusterView::ClusterView(const ledger::ClusterLedger& ledger, NodeExtrasLookup node_extras)
-    : ledger_(ledger), node_extras_(std::move(node_extras)) {
+ClusterView::ClusterView(const ledger::ClusterLedger& ledger) : ledger_(ledger) {
   std::vector<const PodEntry*> pods;
   for (const auto& [uid, pod] : ledger.pods()) {
     if (pod.request.devices->requests_devices() && !pod.node.empty()) pods.push_back(&pod);
@@ -106,7 +105,6 @@ DeviceView ClusterView::Describe(const NodeEntry& entry, size_t position) const 
 
 NodeRow ClusterView::Describe(const NodeEntry& entry) const {
   NodeRow view{.entry = &entry,
-               .extras = node_extras_(entry.node.name),
                .model = device::ShortModelOf(entry.node.inventory.without_uuids())};
   if (entry.id != placement::kNoNode) {
     const size_t count = ledger_.cluster().node(entry.id).gpus.size();

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -15,12 +14,6 @@
 #include "src/ledger/ledger.h"
 
 namespace tessera::cli {
-
-// Facts of a Node that the ledger does not keep.
-struct NodeExtras {
-  std::string internal_ip;  // "" if unknown
-};
-using NodeExtrasLookup = std::function<NodeExtras(const std::string& node)>;
 
 // A pod's share of one device; compute is 1000 for a whole device.
 struct PodShare {
@@ -49,7 +42,6 @@ struct DeviceView {
 
 struct NodeRow {
   const ledger::NodeEntry* entry = nullptr;
-  NodeExtras extras;
   std::string model;  // short name of its GPUs' model, or "mixed"
   std::vector<DeviceView> devices;
   std::vector<const ledger::PodEntry*> pods;  // with GPU requests; by namespace and name
@@ -63,7 +55,7 @@ struct NodeRow {
 
 class ClusterView {
  public:
-  ClusterView(const ledger::ClusterLedger& ledger, NodeExtrasLookup node_extras);
+  explicit ClusterView(const ledger::ClusterLedger& ledger);
 
   const ledger::ClusterLedger& ledger() const { return ledger_; }
   // Nodes with GPUs, or with a reported reason why they have none; by name.
@@ -80,7 +72,6 @@ class ClusterView {
   DeviceView Describe(const ledger::NodeEntry& entry, size_t position) const;
 
   const ledger::ClusterLedger& ledger_;
-  const NodeExtrasLookup node_extras_;
   std::unordered_map<std::string, std::vector<PodShare>> holders_;                   // by UUID
   std::unordered_map<std::string_view, std::vector<const ledger::PodEntry*>> pods_;  // by node
 };

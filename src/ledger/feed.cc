@@ -208,8 +208,4 @@ const kube::PodObject* ClusterFeed::FindPod(const std::string& key) const {
   return state_->pods ? state_->pods->Find(key) : nullptr;
 }
 
-const kube::NodeObject* ClusterFeed::FindNode(const std::string& name) const {
-  return state_->nodes->Find(name);
-}
-
 }  // namespace tessera::ledger

@@ -91,7 +91,6 @@ class ClusterFeed {
   bool synced() const;
   // The API server's object; null if the API server has no such pod. Key: "ns/name".
   const kube::PodObject* FindPod(const std::string& key) const;
-  const kube::NodeObject* FindNode(const std::string& name) const;
 
  private:
   struct State;

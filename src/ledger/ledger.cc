@@ -127,7 +127,8 @@ bool ClusterLedger::SetNode(const kube::NodeObject& object) {
                   .ready = object.ready,
                   .offered_dialects = OfferedDialects(object),
                   .uid = object.meta.uid,
-                  .gpu_mem_units = GpuMemUnits(object)};
+                  .gpu_mem_units = GpuMemUnits(object),
+                  .internal_ip = object.internal_ip};
   const auto [known, added] = nodes_.try_emplace(object.meta.name);
   if (added) by_name_.Insert(known->first, &known->second);
   Result<device::Node> parsed = device::ParseNode({.name = object.meta.name,
@@ -152,6 +153,7 @@ bool ClusterLedger::SetNode(const kube::NodeObject& object) {
   entry.traits = same_traits ? known->second.traits : traits_.Get(SharedValue(std::move(traits)));
   if (!added && IsSame(known->second, entry)) {
     known->second.traits = std::move(entry.traits);
+    known->second.internal_ip = std::move(entry.internal_ip);
     return !same_traits;
   }
   entry.node.inventory.ShareIn(&inventories_);

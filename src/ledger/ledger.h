@@ -97,6 +97,7 @@ struct NodeEntry {
   // Taints, and labels: all of them with ExtraKeptFields::scheduling_constraints, else those of
   // KeptNodeFields.
   SharedValue<kube::NodeTraits> traits;
+  std::string internal_ip;  // "" if none; only shown to users
 
   // Whether the node has GPUs, or a problem keeps it from having any.
   bool has_gpus_or_problem() const {

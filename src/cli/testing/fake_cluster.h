@@ -2,6 +2,7 @@
 // For tests: a fake cluster, filled from API objects.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -23,10 +24,7 @@ class FakeCluster {
     ledger_->SetPod(added);
     return added;
   }
-  void Add(const kube::NodeObject& node) {
-    node_extras_[node.meta.name].internal_ip = node.internal_ip;
-    ledger_->SetNode(node);
-  }
+  void Add(const kube::NodeObject& node) { ledger_->SetNode(node); }
   // Like Add, with one GPU changed in the node's annotation.
   void AddChanged(kube::NodeObject node, size_t gpu,
                   const std::function<void(device::Gpu&)>& change) {
@@ -47,18 +45,11 @@ class FakeCluster {
   }
 
   ledger::ClusterLedger& ledger() { return *ledger_; }
-  NodeExtrasLookup node_extras() const {
-    return [this](const std::string& name) {
-      const auto found = node_extras_.find(name);
-      return found == node_extras_.end() ? NodeExtras() : found->second;
-    };
-  }
-  ClusterView view() const { return ClusterView(*ledger_, node_extras()); }
+  ClusterView view() const { return ClusterView(*ledger_); }
 
  private:
   FakeClock clock_;
   std::unique_ptr<ledger::ClusterLedger> ledger_;
-  std::map<std::string, NodeExtras> node_extras_;
   std::map<std::string, kube::PodObject> pods_;
 };
 
