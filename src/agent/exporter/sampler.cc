@@ -52,7 +52,6 @@ Sampler::Sampler(TaskRunner* runner, std::shared_ptr<gpu::NvmlLoader> loader,
       counters_(std::move(counters)),
       interval_(interval),
       on_round_(std::move(on_round)) {}
-Sampler::~Sampler() = default;
 
 void Sampler::Tick() {
   runner_->PostDelayed(interval_, [this, weak = weak_.Get()] {

@@ -44,7 +44,6 @@ class Sampler {
   Sampler(TaskRunner* runner, std::shared_ptr<gpu::NvmlLoader> loader, gpu::BlockingCaller* caller,
           std::shared_ptr<const CounterSpecs> counters, Duration interval,
           std::function<void()> on_round);
-  ~Sampler();
   Sampler(const Sampler&) = delete;
   Sampler& operator=(const Sampler&) = delete;
 

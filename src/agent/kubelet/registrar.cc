@@ -18,8 +18,6 @@ Registrar::Registrar(TaskRunner* runner, KubeletRegistry* kubelet, PluginEndpoin
       metrics_(metrics),
       on_change_(std::move(on_change)) {}
 
-Registrar::~Registrar() = default;
-
 void Registrar::Start() {
   started_ = true;
   EnsureListening();

@@ -55,7 +55,6 @@ class Registrar {
   // changes.
   Registrar(TaskRunner* runner, KubeletRegistry* kubelet, PluginEndpoint* endpoint,
             Registration registration, KubeletMetrics* metrics, std::function<void()> on_change);
-  ~Registrar();
   Registrar(const Registrar&) = delete;
   Registrar& operator=(const Registrar&) = delete;
 

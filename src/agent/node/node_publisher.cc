@@ -155,8 +155,6 @@ NodePublisher::NodePublisher(TaskRunner* runner, NodeApi* api, NodeMetrics* metr
                              ReadHardware read_hardware)
     : runner_(runner), api_(api), metrics_(metrics), read_hardware_(std::move(read_hardware)) {}
 
-NodePublisher::~NodePublisher() = default;
-
 void NodePublisher::Publish(const device::NodeInventory& inventory, const NodeFindings& findings) {
   inventory_ = inventory;
   state_ = StateOf(inventory, read_hardware_(), findings);

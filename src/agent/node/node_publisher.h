@@ -87,7 +87,6 @@ class NodePublisher {
 
   // `api` must outlive the object.
   NodePublisher(TaskRunner* runner, NodeApi* api, NodeMetrics* metrics, ReadHardware read_hardware);
-  ~NodePublisher();
   NodePublisher(const NodePublisher&) = delete;
   NodePublisher& operator=(const NodePublisher&) = delete;
 
