@@ -8,6 +8,8 @@
 #include <charconv>
 #include <cstring>
 #include <functional>
+#include <ranges>
+#include <type_traits>
 
 #include "src/base/file.h"
 #include "src/base/strings.h"
@@ -62,6 +64,11 @@ Result<uint32_t> ReadHexNumber(const Json& value, const ProfileLocation& locatio
   return number;
 }
 
+template <typename Named>
+std::string JoinNames(const std::vector<Named>& list) {
+  return fmt::format("{}", fmt::join(list | std::views::transform(&Named::name), ", "));
+}
+
 struct ProfileChoice {
   std::string_view name;
   uint32_t value;
@@ -70,12 +77,9 @@ struct ProfileChoice {
 Result<uint32_t> ReadChoice(const Json& value, const ProfileLocation& location,
                             const std::vector<ProfileChoice>& choices) {
   ASSIGN_OR_RETURN(std::string text, ReadText(value, location));
-  std::string names;
-  for (const ProfileChoice& choice : choices) {
-    if (choice.name == text) return choice.value;
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", choice.name);
-  }
-  return location.Invalid("invalid value \"{}\": want one of {}", text, names);
+  const auto choice = std::ranges::find(choices, text, &ProfileChoice::name);
+  if (choice != choices.end()) return choice->value;
+  return location.Invalid("invalid value \"{}\": want one of {}", text, JoinNames(choices));
 }
 
 using Setter =
@@ -85,18 +89,17 @@ struct ProfileField {
   Setter set;
 };
 
-Setter U32Setter(uint32_t GpuFacts::*member, uint64_t low, uint64_t high, uint32_t factor = 1) {
+// `member` of GpuFacts or Profile; the profile has the number in units of `factor`.
+template <typename T, typename Owner>
+Setter NumberSetter(T Owner::*member, uint64_t low, uint64_t high,
+                    std::type_identity_t<T> factor = 1) {
   return [=](const Json& value, const ProfileLocation& location, Profile* profile) -> Status {
     ASSIGN_OR_RETURN(uint64_t number, ReadNumber(value, location, low, high));
-    profile->gpu.*member = uint32_t(number) * factor;
-    return {};
-  };
-}
-
-Setter U64Setter(uint64_t GpuFacts::*member, uint64_t low, uint64_t high, uint64_t factor) {
-  return [=](const Json& value, const ProfileLocation& location, Profile* profile) -> Status {
-    ASSIGN_OR_RETURN(uint64_t number, ReadNumber(value, location, low, high));
-    profile->gpu.*member = number * factor;
+    if constexpr (std::is_same_v<Owner, Profile>) {
+      profile->*member = T(number) * factor;
+    } else {
+      profile->gpu.*member = T(number) * factor;
+    }
     return {};
   };
 }
@@ -252,57 +255,46 @@ const std::vector<ProfileField>& GpuFields() {
       {"inforom_image", TextSetter(&F::inforom_image)},
       {"inforom_oem", TextSetter(&F::inforom_oem)},
       {"inforom_ecc", TextSetter(&F::inforom_ecc)},
-      {"multiprocessors", U32Setter(&F::sm_count, 1, 1024)},
-      {"threads_per_multiprocessor", U32Setter(&F::max_threads_per_sm, 32, 4096)},
-      {"shared_kib_per_block", U32Setter(&F::shared_per_block_optin, 1, 1024, 1024)},
-      {"shared_kib_per_multiprocessor", U32Setter(&F::shared_per_sm, 1, 1024, 1024)},
-      {"l2_kib", U32Setter(&F::l2_bytes, 1, 1 << 20, 1024)},
-      {"memory_bus_bits", U32Setter(&F::memory_bus_bits, 1, 16384)},
-      {"copy_engines", U32Setter(&F::async_engines, 1, 32)},
-      {"memory_mib", U64Setter(&F::memory_bytes, 64, 1 << 20, kMiB)},
-      {"reserved_mib", U64Setter(&F::reserved_bytes, 0, 1 << 16, kMiB)},
-      {"context_mib", U64Setter(&F::context_bytes, 0, 1 << 16, kMiB)},
-      {"bar1_mib", U64Setter(&F::bar1_bytes, 1, 1 << 20, kMiB)},
-      {"memory_gb_per_second", U64Setter(&F::memory_bytes_per_second, 1, 100'000, 1'000'000'000)},
+      {"multiprocessors", NumberSetter(&F::sm_count, 1, 1024)},
+      {"threads_per_multiprocessor", NumberSetter(&F::max_threads_per_sm, 32, 4096)},
+      {"shared_kib_per_block", NumberSetter(&F::shared_per_block_optin, 1, 1024, 1024)},
+      {"shared_kib_per_multiprocessor", NumberSetter(&F::shared_per_sm, 1, 1024, 1024)},
+      {"l2_kib", NumberSetter(&F::l2_bytes, 1, 1 << 20, 1024)},
+      {"memory_bus_bits", NumberSetter(&F::memory_bus_bits, 1, 16384)},
+      {"copy_engines", NumberSetter(&F::async_engines, 1, 32)},
+      {"memory_mib", NumberSetter(&F::memory_bytes, 64, 1 << 20, kMiB)},
+      {"reserved_mib", NumberSetter(&F::reserved_bytes, 0, 1 << 16, kMiB)},
+      {"context_mib", NumberSetter(&F::context_bytes, 0, 1 << 16, kMiB)},
+      {"bar1_mib", NumberSetter(&F::bar1_bytes, 1, 1 << 20, kMiB)},
+      {"memory_gb_per_second",
+       NumberSetter(&F::memory_bytes_per_second, 1, 100'000, 1'000'000'000)},
       {"ecc", FlagSetter(&F::ecc_enabled)},
-      {"row_banks", U32Setter(&F::row_banks, 0, 65536)},
+      {"row_banks", NumberSetter(&F::row_banks, 0, 65536)},
       {"mig", FlagSetter(&F::mig_capable)},
-      {"mig_devices", U32Setter(&F::max_mig_devices, 0, kMaxInstances)},
+      {"mig_devices", NumberSetter(&F::max_mig_devices, 0, kMaxInstances)},
       {"mig_profiles", SetMigProfiles},
       {"pci_device", HexSetter(&F::pci_device_id, 0xFFFFFFFF)},
       {"pci_subsystem", HexSetter(&F::pci_subsystem_id, 0xFFFFFFFF)},
       {"pci_class", HexSetter(&F::pci_class, 0xFFFFFF)},
-      {"pcie_generation", U32Setter(&F::pcie_gen_max, 1, 7)},
-      {"pcie_width", U32Setter(&F::pcie_width_max, 1, 32)},
-      {"clock_graphics_mhz", U32Setter(&F::clock_graphics_max, 1, 10'000)},
-      {"clock_memory_mhz", U32Setter(&F::clock_mem_max, 1, 50'000)},
-      {"clock_video_mhz", U32Setter(&F::clock_video_max, 1, 10'000)},
-      {"clock_idle_mhz", U32Setter(&F::clock_graphics_idle, 1, 10'000)},
-      {"clock_memory_idle_mhz", U32Setter(&F::clock_mem_idle, 1, 50'000)},
-      {"power_limit_w", U32Setter(&F::power_limit_mw, 1, 5000, 1000)},
-      {"power_min_w", U32Setter(&F::power_min_mw, 1, 5000, 1000)},
-      {"power_idle_w", U32Setter(&F::power_idle_mw, 1, 5000, 1000)},
-      {"temperature_idle_c", U32Setter(&F::temperature_idle_c, 1, 150)},
-      {"temperature_slowdown_c", U32Setter(&F::temperature_slowdown_c, 1, 150)},
-      {"temperature_shutdown_c", U32Setter(&F::temperature_shutdown_c, 1, 150)},
-      {"temperature_memory_max_c", U32Setter(&F::temperature_memory_max_c, 1, 150)},
-      {"nvlinks", U32Setter(&F::nvlink_count, 0, kMaxLinks)},
-      {"nvlink_version", U32Setter(&F::nvlink_version, 0, 10)},
-      {"nvlink_mb_per_second", U32Setter(&F::nvlink_mbps, 0, 1'000'000)},
+      {"pcie_generation", NumberSetter(&F::pcie_gen_max, 1, 7)},
+      {"pcie_width", NumberSetter(&F::pcie_width_max, 1, 32)},
+      {"clock_graphics_mhz", NumberSetter(&F::clock_graphics_max, 1, 10'000)},
+      {"clock_memory_mhz", NumberSetter(&F::clock_mem_max, 1, 50'000)},
+      {"clock_video_mhz", NumberSetter(&F::clock_video_max, 1, 10'000)},
+      {"clock_idle_mhz", NumberSetter(&F::clock_graphics_idle, 1, 10'000)},
+      {"clock_memory_idle_mhz", NumberSetter(&F::clock_mem_idle, 1, 50'000)},
+      {"power_limit_w", NumberSetter(&F::power_limit_mw, 1, 5000, 1000)},
+      {"power_min_w", NumberSetter(&F::power_min_mw, 1, 5000, 1000)},
+      {"power_idle_w", NumberSetter(&F::power_idle_mw, 1, 5000, 1000)},
+      {"temperature_idle_c", NumberSetter(&F::temperature_idle_c, 1, 150)},
+      {"temperature_slowdown_c", NumberSetter(&F::temperature_slowdown_c, 1, 150)},
+      {"temperature_shutdown_c", NumberSetter(&F::temperature_shutdown_c, 1, 150)},
+      {"temperature_memory_max_c", NumberSetter(&F::temperature_memory_max_c, 1, 150)},
+      {"nvlinks", NumberSetter(&F::nvlink_count, 0, kMaxLinks)},
+      {"nvlink_version", NumberSetter(&F::nvlink_version, 0, 10)},
+      {"nvlink_mb_per_second", NumberSetter(&F::nvlink_mbps, 0, 1'000'000)},
   };
   return fields;
-}
-
-Status SetGpus(const Json& value, const ProfileLocation& location, Profile* profile) {
-  ASSIGN_OR_RETURN(uint64_t number, ReadNumber(value, location, 1, kMaxGpus));
-  profile->gpus = uint32_t(number);
-  return {};
-}
-
-Status SetNumaNodes(const Json& value, const ProfileLocation& location, Profile* profile) {
-  ASSIGN_OR_RETURN(uint64_t number, ReadNumber(value, location, 0, 8));
-  profile->numa_nodes = uint32_t(number);
-  return {};
 }
 
 // "0-1:12": twelve links between GPUs 0 and 1.
@@ -409,8 +401,12 @@ Status SetUuids(const Json& value, const ProfileLocation& location, Profile* pro
 
 const std::vector<ProfileField>& NodeFields() {
   static const std::vector<ProfileField> fields = {
-      {"gpus", SetGpus}, {"numa_nodes", SetNumaNodes}, {"nvlink", SetNvLink},
-      {"pcie", SetPcie}, {"pci_buses", SetBuses},      {"uuids", SetUuids},
+      {"gpus", NumberSetter(&Profile::gpus, 1, kMaxGpus)},
+      {"numa_nodes", NumberSetter(&Profile::numa_nodes, 0, 8)},
+      {"nvlink", SetNvLink},
+      {"pcie", SetPcie},
+      {"pci_buses", SetBuses},
+      {"uuids", SetUuids},
   };
   return fields;
 }
@@ -451,10 +447,7 @@ Status ReadSection(const Json& section, const ProfileLocation& location,
     const ProfileLocation at{location.file, location.field + "." + key, value.line()};
     const auto field = std::ranges::find(fields, key, &ProfileField::name);
     if (field == fields.end()) {
-      std::string names;
-      for (const ProfileField& known : fields)
-        names += fmt::format("{}{}", names.empty() ? "" : ", ", known.name);
-      return at.Invalid("unknown field: want one of {}", names);
+      return at.Invalid("unknown field: want one of {}", JoinNames(fields));
     }
     RETURN_IF_ERROR(field->set(value, at, profile));
   }
