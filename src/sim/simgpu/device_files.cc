@@ -129,8 +129,6 @@ Status ReplaceDeviceFiles(const std::string& state_dir, const std::vector<Device
   return status;
 }
 
-Status RemoveDeviceFiles(const std::string& state_dir) { return ReplaceDeviceFiles(state_dir, {}); }
-
 void RemoveDeviceFile(const DeviceFile& file) {
   struct stat info;
   if (lstat(file.path.c_str(), &info) == 0 && Matches(info, file)) unlink(file.path.c_str());

@@ -36,11 +36,9 @@ bool HasMig(const StateFile& state);
 std::vector<DeviceFile> DeviceFilesOf(const StateFile& state, const std::string& dev_root,
                                       mode_t type);
 
-// Creates `wanted`, and removes other files that were created for this node. ALREADY_EXISTS:
-// another file has one of the names.
+// Creates `wanted`, which may be empty, and removes other files that were created for this node.
+// ALREADY_EXISTS: another file has one of the names.
 Status ReplaceDeviceFiles(const std::string& state_dir, const std::vector<DeviceFile>& wanted);
-// Removes all files that were created for this node.
-Status RemoveDeviceFiles(const std::string& state_dir);
 // Removes `file.path` if it is a device with `file.number`, or, for S_IFREG, an empty file.
 void RemoveDeviceFile(const DeviceFile& file);
 

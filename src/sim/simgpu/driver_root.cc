@@ -257,7 +257,7 @@ Status DestroyDriverRoot(const std::string& root, const std::string& dev_root) {
   }
   // This is the first step, so that the agent does not create device files of listed GPUs again.
   RemoveKernelFiles(root);
-  RETURN_IF_ERROR(RemoveDeviceFiles(StateDir(root)));
+  RETURN_IF_ERROR(ReplaceDeviceFiles(StateDir(root), {}));
   if (!dev_root.empty()) {
     for (const mode_t type : {S_IFCHR, S_IFREG}) {
       for (const DeviceFile& file : DeviceFilesOf(state.file(), dev_root, type)) {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/sim/simgpu/inject.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cctype>
+#include <ranges>
 
 #include "api/nvml_abi.h"
 #include "src/base/strings.h"
@@ -122,12 +125,9 @@ Result<uint32_t> NvmlResultFromText(const std::string& text) {
   }
   auto number = ParseInt(text);
   if (number.ok() && *number > 0 && *number <= 999) return uint32_t(*number);
-  std::string names;
-  for (const nvml::ReturnName& result : nvml::kReturnNames) {
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", result.name);
-  }
-  return Error(Code::kInvalidArgument, "invalid NVML error \"{}\": want 1 to 999 or one of {}",
-               text, names);
+  return Error(
+      Code::kInvalidArgument, "invalid NVML error \"{}\": want 1 to 999 or one of {}", text,
+      fmt::join(nvml::kReturnNames | std::views::transform(&nvml::ReturnName::name), ", "));
 }
 
 }  // namespace tessera::sim

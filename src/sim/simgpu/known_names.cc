@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/sim/simgpu/known_names.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
-#include <cctype>
 #include <numeric>
 #include <utility>
+
+#include "src/base/strings.h"
 
 namespace tessera::sim {
 namespace {
 
 constexpr size_t kMaxSuggestions = 3;
-
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) c = char(std::tolower(uint8_t(c)));
-  return lower;
-}
 
 // Number of letters to insert, remove or replace (Levenshtein).
 size_t Distance(std::string_view a, std::string_view b) {
@@ -30,12 +27,6 @@ size_t Distance(std::string_view a, std::string_view b) {
     }
   }
   return row.back();
-}
-
-std::string Joined(const std::vector<std::string_view>& names) {
-  std::string text;
-  for (const std::string_view name : names) text.append(text.empty() ? "" : ", ").append(name);
-  return text;
 }
 
 }  // namespace
@@ -54,10 +45,10 @@ const std::vector<std::string_view>& NvmlFunctions() {
 
 std::vector<std::string_view> NearestNames(std::string_view text,
                                            const std::vector<std::string_view>& names) {
-  const std::string wanted = Lower(text);
+  const std::string wanted = ToLower(text);
   std::vector<std::pair<size_t, std::string_view>> ranked;
   for (const std::string_view name : names) {
-    const std::string lower = Lower(name);
+    const std::string lower = ToLower(name);
     // A part of the name, such as "GetMemoryInfo", counts as one wrong letter.
     const bool is_part = !wanted.empty() && lower.find(wanted) != std::string::npos;
     const size_t distance = is_part && wanted != lower ? 1 : Distance(wanted, lower);
@@ -79,7 +70,7 @@ Status CheckNvmlFunction(std::string_view name) {
                  name);
   }
   return Error(Code::kInvalidArgument, "NVML has no function \"{}\": did you mean {}?", name,
-               Joined(nearest));
+               fmt::join(nearest, ", "));
 }
 
 Status CheckXid(uint64_t code) {
@@ -89,11 +80,8 @@ Status CheckXid(uint64_t code) {
 #undef TESSERA_XID
   };
   if (std::ranges::binary_search(kCodes, code)) return {};
-  std::string list;
-  for (const uint64_t known_code : kCodes)
-    list += fmt::format("{}{}", list.empty() ? "" : " ", known_code);
   return Error(Code::kInvalidArgument, "unknown XID {}: want one of NVIDIA's catalog: {}", code,
-               list);
+               fmt::join(kCodes, " "));
 }
 
 }  // namespace tessera::sim
