@@ -12,6 +12,7 @@ namespace {
 
 // The journal is rewritten when it has more than 2 * needed + kMaxObsoleteRecords records.
 constexpr size_t kMaxObsoleteRecords = 256;
+constexpr std::string_view kLogName = "journal of grants";
 
 // The fingerprint need not resist forgery: a token is valid only with its signature, and the API
 // server, not an attacker, chooses the UID of a pod.
@@ -109,12 +110,13 @@ void GrantLedger::Forget(const Key& key) {
   if (next == entries_.end() || next->first.first != key.first) choices_.erase(key.first);
 }
 
-Status GrantLedger::Write(const std::string& record, WriteTo write) {
+Status GrantLedger::Write(const LedgerRecord& record, WriteTo write) {
+  const std::string text = EncodeRecord(record);
   // On a full disk, rewriting the journal without obsolete records makes room; then the write is
   // retried. If the retry fails too, the caller gets the error, and a new grant is rejected.
   for (int attempt = must_compact_ ? 1 : 0;; ++attempt) {
     if (must_compact_) RETURN_IF_ERROR(Compact());
-    const Status status = (log_->*write)(record);
+    const Status status = (log_->*write)(text).Annotate(kLogName);
     must_compact_ = !status.ok();
     if (status.ok()) ++record_count_;
     if (status.ok() || attempt == 1) return status;
@@ -132,7 +134,7 @@ Status GrantLedger::Compact() {
     all.push_back(EncodeRecord(
         {.kind = LedgerRecord::Kind::kSpent, .nonce = nonce, .fingerprint = fingerprint}));
   }
-  RETURN_IF_ERROR(log_->Replace(all));
+  RETURN_IF_ERROR(log_->Replace(all).Annotate(kLogName));
   record_count_ = all.size();
   must_compact_ = false;
   return Status::Ok();
@@ -195,8 +197,7 @@ Status GrantLedger::Bind(const Entry& new_entry, const device::Assignment* chose
       RETURN_IF_ERROR(CheckRoom(new_entry, share, gpus));
     if (chosen != nullptr) record.chosen = *chosen;
   }
-  RETURN_IF_ERROR(
-      Write(EncodeRecord(record), &grant::RecordLog::Append).Annotate("journal of grants"));
+  RETURN_IF_ERROR(Write(record, &grant::RecordLog::Append));
   if (record.chosen) choices_[new_entry.holder.pod_uid] = *record.chosen;
   ApplyEntry(std::move(record.entry));
   return Status::Ok();
@@ -210,8 +211,7 @@ Status GrantLedger::SetHolder(const Key& key, const ContainerRef& holder,
   record.entry.holder = holder;
   record.entry.guessed = false;
   if (chosen != nullptr) record.chosen = *chosen;
-  RETURN_IF_ERROR(
-      Write(EncodeRecord(record), &grant::RecordLog::Append).Annotate("journal of grants"));
+  RETURN_IF_ERROR(Write(record, &grant::RecordLog::Append));
   ApplyEntry(std::move(record.entry));
   if (chosen != nullptr) choices_[holder.pod_uid] = *chosen;
   return Status::Ok();
@@ -243,8 +243,7 @@ Status GrantLedger::Release(const Key& key) {
   if (found == entries_.end()) return Status(Code::kNotFound, "no such grant");
   LedgerRecord record{.kind = LedgerRecord::Kind::kRelease};
   record.entry.holder = found->second.holder;
-  RETURN_IF_ERROR(
-      Write(EncodeRecord(record), &grant::RecordLog::AppendUnsynced).Annotate("journal of grants"));
+  RETURN_IF_ERROR(Write(record, &grant::RecordLog::AppendUnsynced));
   Forget(key);
   return Status::Ok();
 }
@@ -278,7 +277,7 @@ Status GrantLedger::Tidy(WallTime now) {
   }
   const size_t needed = entries_.size() + spent_tokens_.size();
   if (!must_compact_ && record_count_ <= 2 * needed + kMaxObsoleteRecords) return Status::Ok();
-  return Compact().Annotate("journal of grants");
+  return Compact();
 }
 
 }  // namespace tessera::agent

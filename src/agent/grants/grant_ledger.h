@@ -31,6 +31,8 @@
 
 namespace tessera::agent {
 
+struct LedgerRecord;
+
 class GrantLedger {
  public:
   // A container may start long after its pod was admitted: images are pulled, init containers run.
@@ -94,7 +96,7 @@ class GrantLedger {
   // Removes the token, and the entry with its last token.
   void RemoveToken(Key key, const grant::Nonce& nonce);
   using WriteTo = Status (grant::RecordLog::*)(std::string_view record);
-  Status Write(const std::string& record, WriteTo write);
+  Status Write(const LedgerRecord& record, WriteTo write);
   Status Compact();
 
   grant::RecordLog* const log_;

@@ -41,15 +41,14 @@ StringMap AnnotationsAfterGrant(const PodInfo& pod, const device::Assignment* ch
     const bool has_flag = pod.annotations.contains(key) || wanted.contains(key);
     if (has_flag) wanted[std::string(key)] = "true";
   }
-  for (auto entry = wanted.begin(); entry != wanted.end();) {
-    const auto current = pod.annotations.find(entry->first);
+  std::erase_if(wanted, [&](const auto& entry) {
+    const auto current = pod.annotations.find(entry.first);
     // The time differs at each call; the time of the first call stays.
-    const bool is_time = entry->first == names::kAnnotationGpuMemAssumeTime ||
-                         entry->first == names::kAnnotationPredicateTime;
-    const bool same = current != pod.annotations.end() &&
-                      (current->second == entry->second || (has_assignment && is_time));
-    entry = same ? wanted.erase(entry) : std::next(entry);
-  }
+    const bool is_time = entry.first == names::kAnnotationGpuMemAssumeTime ||
+                         entry.first == names::kAnnotationPredicateTime;
+    return current != pod.annotations.end() &&
+           (current->second == entry.second || (has_assignment && is_time));
+  });
   return wanted;
 }
 

@@ -17,19 +17,15 @@ constexpr std::string_view kSpent = "spent";
 constexpr std::string_view kBind = "bind";
 
 Json EncodeClaim(const Claim& claim) {
-  Json json = Json::MakeObject();
-  json.Set("nonce", Json::String(grant::NonceText(claim.nonce)));
-  json.Set("resource", Json::String(claim.resource));
-  json.Set("ids", Json::Strings(claim.ids));
-  return json;
+  return Json::MakeObject({{"nonce", Json::String(grant::NonceText(claim.nonce))},
+                           {"resource", Json::String(claim.resource)},
+                           {"ids", Json::Strings(claim.ids)}});
 }
 
 Json EncodeShare(const device::DeviceShare& share) {
-  Json json = Json::MakeObject();
-  json.Set("gpu", Json::String(share.uuid));
-  json.Set("milli", Json::Int(share.compute.count()));
-  json.Set("bytes", Json::Int(share.memory.count()));
-  return json;
+  return Json::MakeObject({{"gpu", Json::String(share.uuid)},
+                           {"milli", Json::Int(share.compute.count())},
+                           {"bytes", Json::Int(share.memory.count())}});
 }
 
 void EncodeGrant(const LedgerRecord& record, Json* json) {
