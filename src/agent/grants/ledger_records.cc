@@ -104,10 +104,8 @@ bool DecodeGrant(const Json& json, LedgerRecord* record) {
       device::PhaseFromName(json.StringAt("phase").value_or("")).value_or(device::Phase::kMain);
   entry.dialect = device::DialectFromName(json.StringAt("dialect").value_or(""))
                       .value_or(device::Dialect::kNvidiaGpu);
-  if (const Json* env = json.Find("env"); env != nullptr && env->is_object()) {
-    for (const auto& [name, value] : env->members()) {
-      if (value.is_string()) entry.env[name] = value.string_value();
-    }
+  for (const auto& [name, value] : MembersAt(json, {"env"})) {
+    if (value.is_string()) entry.env[name] = value.string_value();
   }
   entry.guessed = json.Find("guessed") != nullptr;
   const Result<std::string> chosen = json.StringAt("chosen");

@@ -65,9 +65,7 @@ Json EncodeRequest(const device::DeviceRequest& request) {
 
 std::vector<std::string> DecodeStrings(const Json& json, std::string_view key) {
   std::vector<std::string> values;
-  const Json* list = json.Find(key);
-  if (list == nullptr || !list->is_array()) return values;
-  for (const Json& item : list->items()) {
+  for (const Json& item : ItemsAt(json, {key})) {
     if (item.is_string()) values.push_back(item.string_value());
   }
   return values;
@@ -123,11 +121,8 @@ std::shared_ptr<const PodInfo> DecodePod(const std::string& record) {
               .request = *std::move(decoded)};
   pod.created = WallTime(std::chrono::duration_cast<WallTime::duration>(
       std::chrono::nanoseconds(json->IntAt("created").value_or(0))));
-  const Json* annotations = json->Find("annotations");
-  if (annotations != nullptr && annotations->is_object()) {
-    for (const auto& [key, value] : annotations->members()) {
-      if (value.is_string()) pod.annotations[key] = value.string_value();
-    }
+  for (const auto& [key, value] : MembersAt(*json, {"annotations"})) {
+    if (value.is_string()) pod.annotations[key] = value.string_value();
   }
   return std::make_shared<const PodInfo>(std::move(pod));
 }
