@@ -283,8 +283,6 @@ uint64_t State::SumBytes(uint32_t gpu, bool only_live, uint32_t gpu_instance) {
   return sum;
 }
 
-uint64_t State::UsedBytes(uint32_t gpu) { return SumBytes(gpu, /*only_live=*/true); }
-
 uint32_t State::Processes(uint32_t gpu, ProcessView* views, uint32_t capacity) {
   uint32_t count = 0;
   const uint64_t now = MonotonicNs();

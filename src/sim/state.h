@@ -121,8 +121,11 @@ class State {
   // True: the process may open that device file with these flags.
   static bool MayOpen(const char* name, int flags);
 
-  // Memory of live processes on a GPU.
-  uint64_t UsedBytes(uint32_t gpu);
+  static constexpr uint32_t kWholeGpu = 0xFFFFFFFF;
+  // Memory of live processes on a GPU, or in one of its GPU instances.
+  uint64_t UsedBytes(uint32_t gpu, uint32_t gpu_instance = kWholeGpu) {
+    return SumBytes(gpu, /*only_live=*/true, gpu_instance);
+  }
   // UsedBytes, computed while no process can charge memory. So the sum never exceeds the memory
   // that was in use at one moment.
   uint64_t UsedBytesConsistent(uint32_t gpu);
@@ -179,8 +182,6 @@ class State {
                           InstanceFilter filter = InstanceFilter::kUsable) const;
   // True: this process may open the capability files of the compute instance and its GPU instance.
   bool MayUse(uint32_t gpu, uint32_t compute_instance) const;
-  // Memory of live processes in a GPU instance.
-  uint64_t UsedBytesInInstance(uint32_t gpu, uint32_t gpu_instance);
 
   // The limit that root has set, or the default.
   uint32_t PowerLimitMw(uint32_t gpu) const;
@@ -232,7 +233,6 @@ class State {
   // Locks a byte of `slots` against other processes, and a mutex against other threads.
   class ByteLock;
 
-  static constexpr uint32_t kWholeGpu = 0xFFFFFFFF;
   // `gpu_instance`: an index, or kWholeGpu.
   uint64_t SumBytes(uint32_t gpu, bool only_live, uint32_t gpu_instance = kWholeGpu);
   // The lowest slot that holds the memory; kMaxSlots: none.

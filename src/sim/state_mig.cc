@@ -337,8 +337,4 @@ uint32_t State::InstanceByRank(uint32_t gpu, uint32_t rank, InstanceFilter filte
   return kMaxInstances;
 }
 
-uint64_t State::UsedBytesInInstance(uint32_t gpu, uint32_t gpu_instance) {
-  return SumBytes(gpu, /*only_live=*/true, gpu_instance);
-}
-
 }  // namespace tessera::sim

@@ -62,7 +62,7 @@ TEST_F(StateMigTest, MemoryIsChargedToTheInstanceAndToTheGpu) {
   EXPECT_EQ(in_quarter.Charge(0, 100 * kMebibyte), 0);
   EXPECT_EQ(in_quarter.Charge(0, 1 * kMebibyte), ENOMEM);
   EXPECT_EQ(state_.UsedBytes(0), 250 * kMebibyte);
-  EXPECT_EQ(state_.UsedBytesInInstance(0, state_.gpu_state(0).compute_instances[half].gpu_instance),
+  EXPECT_EQ(state_.UsedBytes(0, state_.gpu_state(0).compute_instances[half].gpu_instance),
             150 * kMebibyte);
   EXPECT_EQ(state_.DestroyComputeInstance(0, quarter), EBUSY);
   in_quarter.Release();

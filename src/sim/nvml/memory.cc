@@ -65,7 +65,7 @@ MemoryV2 MemoryOf(const GpuCall& gpu) {
   MemoryV2 memory = {};
   if (gpu.instance_plus_1() != 0) {
     memory.total = gpu.mig_profile().memory_bytes;
-    memory.used = gpu.state().UsedBytesInInstance(gpu.gpu_index(), gpu.gpu_instance());
+    memory.used = gpu.state().UsedBytes(gpu.gpu_index(), gpu.gpu_instance());
     return memory;
   }
   memory.total = gpu.facts().memory_bytes;

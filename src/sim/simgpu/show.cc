@@ -89,8 +89,7 @@ std::vector<uint32_t> InstancesOf(const State& state, uint32_t gpu) {
 }
 
 uint64_t UsedByInstance(State* state, uint32_t gpu, uint32_t instance) {
-  return state->UsedBytesInInstance(gpu,
-                                    state->gpu_state(gpu).compute_instances[instance].gpu_instance);
+  return state->UsedBytes(gpu, state->gpu_state(gpu).compute_instances[instance].gpu_instance);
 }
 
 Json MigJson(State* state, uint32_t gpu) {

@@ -122,7 +122,7 @@ void Driver::UseInstance() {
 uint64_t Driver::UsedBytes(uint32_t gpu) {
   if (mig_facts_ == nullptr) return state_.UsedBytes(gpu);
   const uint32_t parent = state_.gpu_state(gpu).compute_instances[instance_].gpu_instance.load();
-  return state_.UsedBytesInInstance(gpu, parent);
+  return state_.UsedBytes(gpu, parent);
 }
 
 Result Driver::CreateContext(Device device, unsigned flags, unsigned api_version,
