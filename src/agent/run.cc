@@ -12,6 +12,7 @@
 #include "src/agent/agent.h"
 #include "src/base/file.h"
 #include "src/base/log.h"
+#include "src/base/run_service.h"
 #include "src/base/version.h"
 
 namespace tessera::agent {
@@ -41,15 +42,9 @@ int RunAgent(AgentOptions options) {
   // The agent keeps no channel, so gRPC needs no check of channels every five seconds.
   ::setenv("GRPC_CLIENT_CHANNEL_BACKUP_POLL_INTERVAL_MS", "0", 0);
   Status status = CompleteOptions(&options);
-  if (!status.ok()) {
-    Log(Severity::kError, status.message());
-    return InfoOf(status.code()).exit_code;
-  }
+  if (!status.ok()) return LogFailure(status);
   Result<Fd> lock = LockState(options.state_dir);
-  if (!lock.ok()) {
-    Log(Severity::kError, lock.status().message());
-    return InfoOf(lock.status().code()).exit_code;
-  }
+  if (!lock.ok()) return LogFailure(lock.status());
   const Fd signals = BlockSignals({SIGTERM, SIGINT, SIGQUIT, SIGHUP});
   EpollTaskRunner runner;
   net::IoThread io;
@@ -70,9 +65,7 @@ int RunAgent(AgentOptions options) {
   });
   runner.Run();
   runner.Unwatch(signals.get());
-  if (status.ok()) return 0;
-  Log(Severity::kError, status.message());
-  return InfoOf(status.code()).exit_code;
+  return status.ok() ? 0 : LogFailure(status);
 }
 
 }  // namespace tessera::agent

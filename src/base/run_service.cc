@@ -32,7 +32,10 @@ int RunService(const char* name, const Fd& signals, EpollTaskRunner* runner,
   });
   runner->Run();
   runner->Unwatch(signals.get());
-  if (status.ok()) return 0;
+  return status.ok() ? 0 : LogFailure(status);
+}
+
+int LogFailure(const Status& status) {
   Log(Severity::kError, status.message());
   return InfoOf(status.code()).exit_code;
 }

@@ -19,4 +19,7 @@ int RunService(const char* name, const Fd& signals, EpollTaskRunner* runner,
                const std::function<Status()>& start,
                const std::function<void(std::function<void()> on_stopped)>& stop);
 
+// Logs the error of a program that cannot run, and returns the program's exit code.
+int LogFailure(const Status& status);
+
 }  // namespace tessera

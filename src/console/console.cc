@@ -14,6 +14,7 @@
 
 #include "src/base/file.h"
 #include "src/base/log.h"
+#include "src/base/run_service.h"
 #include "src/base/task_runner.h"
 #include "src/base/version.h"
 #include "src/console/metrics.h"
@@ -214,17 +215,12 @@ Result<kube::Config> ConfigOf(const ConsoleOptions& options) {
   return Error(Code::kInvalidArgument, "--context needs a kubeconfig: add --kubeconfig");
 }
 
-int Fail(const Status& status) {
-  Log(Severity::kError, status.message());
-  return InfoOf(status.code()).exit_code;
-}
-
 }  // namespace
 
 int RunConsole(ConsoleOptions options) {
   const Fd signals = BlockSignals({SIGTERM, SIGINT});
   Result<kube::Config> config = ConfigOf(options);
-  if (!config.ok()) return Fail(config.status());
+  if (!config.ok()) return LogFailure(config.status());
   EpollTaskRunner runner;
   net::IoThread io;
   Status status;
@@ -248,7 +244,7 @@ int RunConsole(ConsoleOptions options) {
   });
   runner.Run();
   runner.Unwatch(signals.get());
-  return status.ok() ? 0 : Fail(status);
+  return status.ok() ? 0 : LogFailure(status);
 }
 
 }  // namespace tessera::console

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "src/base/log.h"
 #include "src/base/parse_flags.h"
+#include "src/base/run_service.h"
 #include "src/base/status.h"
 #include "src/base/strings.h"
 #include "src/base/version.h"
@@ -176,9 +176,6 @@ int main(int argc, char** argv) {
   tessera::AddSchedulerFlags(&app, &flags);
   if (const auto done = tessera::ParseFlags(&app, argc, argv)) return *done;
   const auto options = tessera::ToOptions(flags);
-  if (!options.ok()) {
-    tessera::Log(tessera::Severity::kError, options.status().message());
-    return tessera::InfoOf(options.status().code()).exit_code;
-  }
+  if (!options.ok()) return tessera::LogFailure(options.status());
   return tessera::scheduler::RunScheduler(*options);
 }
