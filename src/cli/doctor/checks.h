@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/cli/doctor/facts.h"
+#include "src/cli/output/listing.h"
 
 namespace tessera::cli {
 
@@ -55,5 +56,10 @@ std::vector<DoctorCheck> AllChecks();
 
 // Runs all checks: serious findings first, then by check and place.
 std::vector<DoctorFinding> Diagnose(const ClusterFacts& facts);
+
+// What `tessera doctor` prints.
+Result<std::string> ShowFindings(const std::vector<DoctorFinding>& findings, const Style& style);
+// The list of all checks.
+Result<std::string> ShowChecks(const Style& style);
 
 }  // namespace tessera::cli

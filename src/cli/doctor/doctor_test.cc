@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each check has a planted failure here; a check without a planted failure fails the test.
-#include "src/cli/doctor/doctor.h"
+#include "src/cli/doctor/checks.h"
 
 #include <gtest/gtest.h>
 

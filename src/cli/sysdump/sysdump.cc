@@ -10,7 +10,7 @@
 #include "src/base/file.h"
 #include "src/base/strings.h"
 #include "src/base/version.h"
-#include "src/cli/doctor/doctor.h"
+#include "src/cli/doctor/checks.h"
 #include "src/cli/options.h"
 #include "src/cli/sysdump/archive.h"
 #include "src/cli/sysdump/redact.h"
