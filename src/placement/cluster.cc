@@ -47,9 +47,14 @@ struct Cluster::StoredPod {
 };
 
 PodSize PodSizeOf(const Demand& demand) {
-  if (demand.gpu_demands.empty()) return PodSize::kNoGpu;
   if (demand.gpu_demands.size() == 1 && !demand.gpu_demands[0].whole()) return PodSize::kShare;
-  switch (demand.gpus()) {
+  return PodSizeOf(demand.gpus());
+}
+
+PodSize PodSizeOf(int whole_gpus) {
+  switch (whole_gpus) {
+    case 0:
+      return PodSize::kNoGpu;
     case 1:
       return PodSize::kOne;
     case 2:
@@ -61,6 +66,12 @@ PodSize PodSizeOf(const Demand& demand) {
     default:
       return PodSize::kOther;
   }
+}
+
+std::string_view NameOf(PodSize size) {
+  static constexpr std::array<std::string_view, kPodSizes> kNames = {"none", "share", "1",    "2",
+                                                                     "4",    "8",     "other"};
+  return kNames[static_cast<size_t>(size)];
 }
 
 Cluster::Cluster() : models_{""}, kinds_{""}, change_log_(kInitialLogSize) {}

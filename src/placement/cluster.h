@@ -81,6 +81,9 @@ static_assert(sizeof(GpuState) == 32, "two in a cache line: decisions read littl
 enum class PodSize : uint8_t { kNoGpu, kShare, kOne, kTwo, kFour, kEight, kOther };
 inline constexpr size_t kPodSizes = 7;
 PodSize PodSizeOf(const Demand& demand);
+PodSize PodSizeOf(int whole_gpus);
+// "none", "share", "1", "2", "4", "8" or "other".
+std::string_view NameOf(PodSize size);
 
 struct NodeState {
   int64_t cpu_free = 0;

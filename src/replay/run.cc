@@ -108,24 +108,8 @@ class Runner {
 }  // namespace
 
 PodSize SizeOf(const TracePod& pod) {
-  if (pod.gpus == 0) return PodSize::kNoGpu;
-  if (pod.gpus == 1) return pod.per_gpu < kWholeGpu ? PodSize::kShare : PodSize::kOne;
-  switch (pod.gpus) {
-    case 2:
-      return PodSize::kTwo;
-    case 4:
-      return PodSize::kFour;
-    case 8:
-      return PodSize::kEight;
-    default:
-      return PodSize::kOther;
-  }
-}
-
-std::string_view NameOf(PodSize size) {
-  static constexpr std::array<std::string_view, kPodSizes> kNames = {"none", "share", "1",    "2",
-                                                                     "4",    "8",     "other"};
-  return kNames[static_cast<size_t>(size)];
+  if (pod.gpus == 1 && pod.per_gpu < kWholeGpu) return PodSize::kShare;
+  return placement::PodSizeOf(pod.gpus);
 }
 
 Result<RunResult> Run(const std::vector<TraceNode>& nodes, const std::vector<TracePod>& pods,

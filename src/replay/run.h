@@ -8,7 +8,6 @@
 #include <array>
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "src/base/clock.h"
@@ -22,7 +21,6 @@ namespace tessera::replay {
 using placement::kPodSizes;
 using placement::PodSize;
 PodSize SizeOf(const TracePod& pod);
-std::string_view NameOf(PodSize size);
 
 // The state when the GPUs requested by all arrived pods first reached `load` percent of capacity.
 // The last point is the state after all pods have arrived.

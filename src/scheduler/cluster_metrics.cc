@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/placement/cluster.h"
 #include "src/placement/fragmentation.h"
 
 namespace tessera::scheduler {
@@ -180,9 +181,7 @@ std::string_view SizeOf(const device::DeviceRequest& request) {
     gpus += most;
   }
   if (!is_whole) return gpus == 1 ? "share" : "other";
-  constexpr std::array<std::string_view, 9> kNames = {"other", "1",     "2",     "other", "4",
-                                                      "other", "other", "other", "8"};
-  return static_cast<size_t>(gpus) < kNames.size() ? kNames[static_cast<size_t>(gpus)] : "other";
+  return gpus == 0 ? "other" : placement::NameOf(placement::PodSizeOf(gpus));
 }
 
 void WriteWaitingPods(const ClusterLedger& ledger, const WaitReasons& reasons, WallTime now,
