@@ -7,6 +7,7 @@
 #include "src/base/file.h"
 #include "src/base/parse_flags.h"
 #include "src/base/version.h"
+#include "src/cli/completion.h"
 #include "src/cli/verbs.h"
 
 namespace tessera::cli {
@@ -53,6 +54,16 @@ std::optional<int> ParseCommandLine(int argc, const char* const* argv, Action* a
   std::vector<const char*> words(argv, argv + argc);
   if (argc > 1 && program != kInspectName) words[1] = ResolveSynonym(words[1]).data();
   return ParseFlags(app.get(), argc, words.data());
+}
+
+int RunCli(int argc, const char* const* argv) {
+  if (argc > 0 && BaseName(argv[0]) == "kubectl_complete-tessera") {
+    return RunKubectlComplete(argc, argv);
+  }
+  if (argc > 1 && std::string_view(argv[1]) == "__complete") return RunComplete(argc, argv);
+  Action action;
+  if (const std::optional<int> done = ParseCommandLine(argc, argv, &action)) return *done;
+  return action();
 }
 
 }  // namespace tessera::cli

@@ -37,4 +37,8 @@ std::unique_ptr<CLI::App> MakeCommandLine(std::string_view program, Action* acti
 // Returns an exit code if the program must end: after help, version or a usage error.
 std::optional<int> ParseCommandLine(int argc, const char* const* argv, Action* action);
 
+// Runs the program, under all its names. A command that reads the cluster's ledger ends the process
+// itself; all others return an exit code (sysexits.h, by the table in base/status.cc).
+int RunCli(int argc, const char* const* argv);
+
 }  // namespace tessera::cli
