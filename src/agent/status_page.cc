@@ -89,9 +89,7 @@ net::Response ContainersPage(const AgentStatus& status) {
   const Json json =
       JsonOfUses(status.node, status.container_uses ? *status.container_uses : ContainerUses(),
                  status.devices ? status.devices->inventory() : device::NodeInventory());
-  net::Response response = net::TextResponse(200, json.Serialize() + "\n");
-  response.headers.Set("Content-Type", "application/json");
-  return response;
+  return net::JsonResponse(200, json.Serialize() + "\n");
 }
 
 }  // namespace

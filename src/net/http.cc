@@ -90,6 +90,10 @@ Response TextResponse(int status, std::string body) {
   return {status, {{"Content-Type", "text/plain; charset=utf-8"}}, std::move(body)};
 }
 
+Response JsonResponse(int status, std::string body) {
+  return {status, {{"Content-Type", "application/json"}}, std::move(body)};
+}
+
 Response MetricsResponse(std::string page) {
   return {200, {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}}, std::move(page)};
 }

@@ -78,8 +78,9 @@ enum class BodyFraming : uint8_t { kLength, kChunked, kUntilClose };
 // Whether the method is GET or HEAD.
 bool IsGetOrHead(const Request& request);
 
-// A plain-text response.
+// A response of plain text, or of JSON.
 Response TextResponse(int status, std::string body);
+Response JsonResponse(int status, std::string body);
 // A page of metrics in Prometheus' text format.
 Response MetricsResponse(std::string page);
 

@@ -42,12 +42,4 @@ Router::Handler Router::AsHandler() const {
   };
 }
 
-net::Response JsonResponse(int status, std::string body) {
-  net::Response response;
-  response.status = status;
-  response.headers.Set("Content-Type", "application/json");
-  response.body = std::move(body);
-  return response;
-}
-
 }  // namespace tessera::scheduler

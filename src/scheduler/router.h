@@ -38,6 +38,4 @@ class Router {
   std::map<std::string, Entry, std::less<>> routes_;
 };
 
-net::Response JsonResponse(int status, std::string body);
-
 }  // namespace tessera::scheduler

@@ -97,7 +97,7 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
       const WallTime began = clock_.WallNow();
       const FilterResult result = (extender.*decide)(args);
       TraceFilter(args, began, result);
-      return JsonResponse(200, Serialize(args, result));
+      return net::JsonResponse(200, Serialize(args, result));
     });
   }
 
@@ -109,7 +109,7 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
           if (const Status status = ParseExtenderArgs(request.body, &args); !status.ok()) {
             return BadRequest(ExtenderVerb::kPrioritize, status, "[]");
           }
-          return JsonResponse(200, SerializePriorities(args, (extender.*score)(args)));
+          return net::JsonResponse(200, SerializePriorities(args, (extender.*score)(args)));
         });
   }
 
@@ -118,7 +118,7 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
       const Result<PreemptionArgs> args = ParsePreemptionArgs(request.body);
       if (!args.ok())
         return BadRequest(ExtenderVerb::kPreempt, args.status(), SerializeVictims({}));
-      return JsonResponse(200, SerializeVictims(extender.Preempt(*args)));
+      return net::JsonResponse(200, SerializeVictims(extender.Preempt(*args)));
     });
   }
 
@@ -135,8 +135,8 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
             self->metrics_.latency_of(ExtenderVerb::kBind).Observe(self->clock_.Now() - began);
             self->metrics_.bindings.Add(InfoOf(status.code()).name);
             if (args.ok()) self->TraceBind(*args, at, status);
-            reply(JsonResponse(status.ok() ? 200 : error_status,
-                               SerializeBindingResult(status.message())));
+            reply(net::JsonResponse(status.ok() ? 200 : error_status,
+                                    SerializeBindingResult(status.message())));
           };
           if (args.ok()) return active_term->extender->Bind(*args, done);
           self->metrics_.bad_requests.Add(kVerbNames[static_cast<size_t>(ExtenderVerb::kBind)]);
@@ -154,7 +154,7 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
       path.remove_prefix(std::min(path.size(), prefix.size()));
       const Result<std::string> node = net::PercentDecode(path);
       if (!node.ok()) return reply(net::TextResponse(400, node.status().message() + "\n"));
-      reply(JsonResponse(200, scheduler::Inspect(*active_term->ledger, *node)));
+      reply(net::JsonResponse(200, scheduler::Inspect(*active_term->ledger, *node)));
     };
   }
 
@@ -173,7 +173,7 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
     // A filter response has a field for the error; other responses do not. After an error of
     // prioritize, kube-scheduler goes on without Tessera's points (prioritizeNodes in
     // pkg/scheduler/schedule_one.go).
-    if (verb == ExtenderVerb::kFilter) return JsonResponse(200, std::move(body));
+    if (verb == ExtenderVerb::kFilter) return net::JsonResponse(200, std::move(body));
     return net::TextResponse(400, status.message() + "\n");
   }
 

@@ -15,12 +15,9 @@ using namespace std::chrono_literals;
 using kube::testing::JsonOf;
 using kube::testing::MessageOf;
 using kube::testing::WatchFrame;
+using net::JsonResponse;
 
 namespace {
-
-net::Response JsonResponse(int status, std::string body) {
-  return {status, {{"Content-Type", "application/json"}}, std::move(body)};
-}
 
 net::Response ErrorResponse(int status, std::string_view reason) {
   return JsonResponse(status, fmt::format(R"({{"kind":"Status","apiVersion":"v1","code":{},)"

@@ -9,12 +9,6 @@
 namespace tessera::agent {
 namespace {
 
-net::Response JsonResponse(const Json& json) {
-  net::Response response = net::TextResponse(200, json.Serialize());
-  response.headers.Set("Content-Type", "application/json");
-  return response;
-}
-
 // The container to which the use of a process is added; null if the container is unknown.
 const HeldContainer* ContainerOf(const Holdings& holdings, const ProcessOwner& owner) {
   const HeldContainer* only = nullptr;
@@ -142,15 +136,22 @@ void ManagerPage::Answer(const net::Request& request, const net::HttpServer::Rep
         reply);
   }
   if (request.path() == "/usage") {
-    return ReplyWith([](const ManagerState& state) { return JsonResponse(ManagerUsage(state)); },
-                     reply);
+    return ReplyWith(
+        [](const ManagerState& state) {
+          return net::JsonResponse(200, ManagerUsage(state).Serialize());
+        },
+        reply);
   }
   if (request.path() == "/graph") {
-    return ReplyWith([](const ManagerState& state) { return JsonResponse(ManagerGraph(state)); },
-                     reply);
+    return ReplyWith(
+        [](const ManagerState& state) {
+          return net::JsonResponse(200, ManagerGraph(state).Serialize());
+        },
+        reply);
   }
   if (request.path() == "/version") {
-    return reply(JsonResponse(Json::MakeObject({{"version", Json::String(kTesseraVersion)}})));
+    return reply(net::JsonResponse(
+        200, Json::MakeObject({{"version", Json::String(kTesseraVersion)}}).Serialize()));
   }
   reply(
       net::TextResponse(404, "unknown page; known pages: /metric, /usage, /graph and /version\n"));

@@ -16,12 +16,10 @@ namespace {
 constexpr std::string_view kVersion = "1000000";  // of fixed lists
 
 net::Response ErrorResponse(int status, std::string_view reason) {
-  net::Response response = net::TextResponse(
+  return net::JsonResponse(
       status, fmt::format(R"({{"kind":"Status","apiVersion":"v1","status":"Failure","message":)"
                           R"("refused by the test","reason":"{}","code":{}}})",
                           reason, status));
-  response.headers.Set("Content-Type", "application/json");
-  return response;
 }
 
 net::Response ProtobufResponse(std::string body, std::string_view parameter = "") {
@@ -88,12 +86,6 @@ bool Selects(const net::Request& request, const Json& object) {
                         {"status.phase", field("status", "phase")}});
   return matches(request.Query("labelSelector").value_or(""), metadata.Find("labels")) &&
          matches(request.Query("fieldSelector").value_or(""), &fields);
-}
-
-net::Response JsonResponse(std::string text) {
-  net::Response response{.body = std::move(text)};
-  response.headers.Set("Content-Type", "application/json");
-  return response;
 }
 
 std::string EventLine(std::string_view type, const Json& object) {
@@ -244,7 +236,7 @@ bool FakeApiServer::SendChanges(const net::Request& request,
     if (matches && Selects(request, change.object)) events += EventLine(change.type, change.object);
   }
   if (events.empty()) return false;
-  reply(JsonResponse(std::move(events)));
+  reply(net::JsonResponse(200, std::move(events)));
   return true;
 }
 
@@ -270,13 +262,13 @@ void FakeApiServer::AnswerObjects(const net::Request& request,
     all.erase(all.begin() + range.end, all.end());
     all.erase(all.begin(), all.begin() + range.begin);
     if (!range.continue_token.empty()) metadata.Set("continue", Json::String(range.continue_token));
-    return reply(JsonResponse(
-        Json::MakeObject({{"metadata", metadata}, {"items", std::move(items)}}).Serialize()));
+    return reply(net::JsonResponse(
+        200, Json::MakeObject({{"metadata", metadata}, {"items", std::move(items)}}).Serialize()));
   }
   Json end = Json::MakeObject({{"metadata", metadata}});
   end.Find("metadata")
       ->Set("annotations", Json::MakeObject({{"k8s.io/initial-events-end", Json::String("true")}}));
-  reply(JsonResponse(events + EventLine("BOOKMARK", end)));
+  reply(net::JsonResponse(200, events + EventLine("BOOKMARK", end)));
 }
 
 void FakeApiServer::Answer(const net::Request& request, const net::HttpServer::Reply& reply) {
