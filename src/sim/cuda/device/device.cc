@@ -15,23 +15,6 @@ constexpr int kP2pPerformanceRank = 1;
 constexpr int kP2pAccess = 2;
 constexpr int kP2pNativeAtomic = 3;
 
-struct DeviceCall : Call {
-  explicit DeviceCall(Device device) {
-    if (Call::result() != Result::kSuccess)
-      status = Call::result();
-    else if (!driver().IsDevice(device))
-      status = Result::kInvalidDevice;
-    else
-      facts = &driver().FactsOf(device);
-  }
-  Result status = Result::kSuccess;
-  const sim::GpuFacts* facts = nullptr;
-};
-
-#define DEVICE_ENTER(call, device) \
-  DeviceCall call(device);         \
-  if (call.status != Result::kSuccess) return call.status
-
 bool HasNvLink(const sim::GpuFacts& from, uint32_t to) {
   for (const sim::NvLink& link : from.links) {
     if (link.active != 0 && (link.remote_gpu == int32_t(to) || link.remote_gpu < 0)) return true;
@@ -78,14 +61,14 @@ CUDA_EXPORT Result cuDeviceGetCount(int* count) {
 }
 
 CUDA_EXPORT Result cuDeviceGetName(char* name, int length, Device device) {
-  DEVICE_ENTER(call, device);
+  CUDA_ENTER(DeviceCall, call, device);
   if (name == nullptr || length <= 0) return Result::kInvalidValue;
   snprintf(name, size_t(length), "%s", call.facts->name);
   return Result::kSuccess;
 }
 
 CUDA_EXPORT Result cuDeviceGetUuid(Uuid* uuid, Device device) {
-  DEVICE_ENTER(call, device);
+  CUDA_ENTER(DeviceCall, call, device);
   return UuidBytes(call.facts->uuid, uuid);
 }
 CUDA_ALIAS(cuDeviceGetUuid_v2, cuDeviceGetUuid)
@@ -93,25 +76,25 @@ CUDA_ALIAS(cuDeviceGetUuid_v2, cuDeviceGetUuid)
 CUDA_EXPORT Result cuDeviceGetLuid(char*, unsigned*, Device) { return Result::kNotSupported; }
 
 CUDA_EXPORT Result cuDeviceTotalMem_v2(size_t* bytes, Device device) {
-  DEVICE_ENTER(call, device);
+  CUDA_ENTER(DeviceCall, call, device);
   return Put(bytes, call.facts->memory_bytes - call.facts->reserved_bytes);
 }
 
 CUDA_EXPORT Result cuDeviceTotalMem(unsigned* bytes, Device device) {
-  DEVICE_ENTER(call, device);
+  CUDA_ENTER(DeviceCall, call, device);
   const uint64_t total = call.facts->memory_bytes - call.facts->reserved_bytes;
   return Put(bytes, total > UINT32_MAX ? UINT32_MAX : total);
 }
 
 CUDA_EXPORT Result cuDeviceGetAttribute(int* value, int attribute, Device device) {
-  DEVICE_ENTER(call, device);
+  CUDA_ENTER(DeviceCall, call, device);
   int answer = 0;
   if (!DeviceAttribute(*call.facts, attribute, &answer)) return Result::kInvalidValue;
   return Put(value, answer);
 }
 
 CUDA_EXPORT Result cuDeviceGetProperties(DeviceProperties* properties, Device device) {
-  DEVICE_ENTER(call, device);
+  CUDA_ENTER(DeviceCall, call, device);
   if (properties == nullptr) return Result::kInvalidValue;
   *properties = {1024,
                  {1024, 1024, 64},
@@ -127,7 +110,7 @@ CUDA_EXPORT Result cuDeviceGetProperties(DeviceProperties* properties, Device de
 }
 
 CUDA_EXPORT Result cuDeviceComputeCapability(int* major, int* minor, Device device) {
-  DEVICE_ENTER(call, device);
+  CUDA_ENTER(DeviceCall, call, device);
   if (major == nullptr || minor == nullptr) return Result::kInvalidValue;
   *major = int(call.facts->cc_major);
   *minor = int(call.facts->cc_minor);
@@ -135,7 +118,7 @@ CUDA_EXPORT Result cuDeviceComputeCapability(int* major, int* minor, Device devi
 }
 
 CUDA_EXPORT Result cuDeviceGetPCIBusId(char* id, int length, Device device) {
-  DEVICE_ENTER(call, device);
+  CUDA_ENTER(DeviceCall, call, device);
   if (id == nullptr || length < 13) return Result::kInvalidValue;
   const sim::PciAddress& pci = call.facts->pci;
   snprintf(id, size_t(length), "%04x:%02x:%02x.%x", pci.domain, pci.bus, pci.device, pci.function);
@@ -158,7 +141,7 @@ CUDA_EXPORT Result cuDeviceGetByPCIBusId(Device* device, const char* id) {
 }
 
 CUDA_EXPORT Result cuDeviceCanAccessPeer(int* can, Device device, Device peer) {
-  DEVICE_ENTER(call, device);
+  CUDA_ENTER(DeviceCall, call, device);
   if (!call->IsDevice(peer)) return Result::kInvalidDevice;
   // Peers over PCIe need one root complex; NVLink has no such limit.
   const uint32_t gpu = call->GpuOf(peer);
@@ -168,7 +151,7 @@ CUDA_EXPORT Result cuDeviceCanAccessPeer(int* can, Device device, Device peer) {
 
 CUDA_EXPORT Result cuDeviceGetP2PAttribute(int* value, int attribute, Device source,
                                            Device destination) {
-  DEVICE_ENTER(call, source);
+  CUDA_ENTER(DeviceCall, call, source);
   if (!call->IsDevice(destination) || source == destination) return Result::kInvalidDevice;
   const uint32_t gpu = call->GpuOf(destination);
   const bool nvlink = HasNvLink(*call.facts, gpu);
@@ -185,17 +168,17 @@ CUDA_EXPORT Result cuDeviceGetP2PAttribute(int* value, int attribute, Device sou
 }
 
 CUDA_EXPORT Result cuDeviceGetDefaultMemPool(MemPool* pool, Device device) {
-  DEVICE_ENTER(call, device);
+  CUDA_ENTER(DeviceCall, call, device);
   return Put(pool, call->DefaultPoolOf(device));
 }
 
 CUDA_EXPORT Result cuDeviceGetMemPool(MemPool* pool, Device device) {
-  DEVICE_ENTER(call, device);
+  CUDA_ENTER(DeviceCall, call, device);
   return Put(pool, call->PoolOf(device));
 }
 
 CUDA_EXPORT Result cuDeviceSetMemPool(Device device, MemPool pool) {
-  DEVICE_ENTER(call, device);
+  CUDA_ENTER(DeviceCall, call, device);
   const bool known = pool == call->DefaultPoolOf(device) || call->created_pools().contains(pool);
   if (!known || pool->device != device || pool->imported) return Result::kInvalidValue;
   call->SetPool(device, pool);
@@ -217,7 +200,7 @@ CUDA_EXPORT Result cuMemSetMemPool(const MemLocation* location, int type, MemPoo
 }
 
 CUDA_EXPORT Result cuDeviceGetExecAffinitySupport(int* supported, int, Device device) {
-  DEVICE_ENTER(call, device);
+  CUDA_ENTER(DeviceCall, call, device);
   return Put(supported, 0);
 }
 

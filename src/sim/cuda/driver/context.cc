@@ -61,8 +61,7 @@ CUDA_EXPORT Result cuDevicePrimaryCtxRetain(Context* context, Device device) {
 }
 
 CUDA_EXPORT Result cuDevicePrimaryCtxRelease_v2(Device device) {
-  CUDA_ENTER(Call, call);
-  if (!call->IsDevice(device)) return Result::kInvalidDevice;
+  CUDA_ENTER(DeviceCall, call, device);
   PrimaryContext& primary = call->PrimaryContextOf(device);
   if (primary.retain_count == 0) return Result::kInvalidContext;
   if (--primary.retain_count != 0) return Result::kSuccess;
@@ -71,8 +70,7 @@ CUDA_EXPORT Result cuDevicePrimaryCtxRelease_v2(Device device) {
 CUDA_ALIAS(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2)
 
 CUDA_EXPORT Result cuDevicePrimaryCtxReset_v2(Device device) {
-  CUDA_ENTER(Call, call);
-  if (!call->IsDevice(device)) return Result::kInvalidDevice;
+  CUDA_ENTER(DeviceCall, call, device);
   PrimaryContext& primary = call->PrimaryContextOf(device);
   if (primary.context == nullptr) return Result::kSuccess;
   return DestroyPrimary(call, &primary, /*if_unused=*/false);
@@ -80,8 +78,7 @@ CUDA_EXPORT Result cuDevicePrimaryCtxReset_v2(Device device) {
 CUDA_ALIAS(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2)
 
 CUDA_EXPORT Result cuDevicePrimaryCtxSetFlags_v2(Device device, unsigned flags) {
-  CUDA_ENTER(Call, call);
-  if (!call->IsDevice(device)) return Result::kInvalidDevice;
+  CUDA_ENTER(DeviceCall, call, device);
   PrimaryContext& primary = call->PrimaryContextOf(device);
   primary.flags = flags;
   if (primary.context != nullptr) primary.context->flags = flags;
@@ -90,8 +87,7 @@ CUDA_EXPORT Result cuDevicePrimaryCtxSetFlags_v2(Device device, unsigned flags) 
 CUDA_ALIAS(cuDevicePrimaryCtxSetFlags, cuDevicePrimaryCtxSetFlags_v2)
 
 CUDA_EXPORT Result cuDevicePrimaryCtxGetState(Device device, unsigned* flags, int* active) {
-  CUDA_ENTER(Call, call);
-  if (!call->IsDevice(device)) return Result::kInvalidDevice;
+  CUDA_ENTER(DeviceCall, call, device);
   PutIf(flags, call->PrimaryContextOf(device).flags);
   PutIf(active, call->PrimaryContextOf(device).context != nullptr);
   return Result::kSuccess;

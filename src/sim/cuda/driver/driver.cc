@@ -355,7 +355,6 @@ Result Call::Push(StreamTag* stream, Command command, GraphNodeType type) {
 }
 
 ContextCall::ContextCall() {
-  result_ = Call::result();
   if (result_ != Result::kSuccess) return;
   std::vector<ContextTag*>& stack = ContextStack();
   if (stack.empty() || stack.back() == nullptr) {

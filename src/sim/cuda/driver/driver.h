@@ -246,6 +246,8 @@ class Call {
  private:
   Driver& driver_;
   std::unique_lock<std::mutex> lock_;
+
+ protected:
   Result result_;
 };
 
@@ -253,12 +255,42 @@ class Call {
 class ContextCall : public Call {
  public:
   ContextCall();
-  Result result() const { return result_; }
   ContextTag* context() { return context_; }
 
  private:
   ContextTag* context_ = nullptr;
-  Result result_;
+};
+
+// Calls that also look up their object. An unknown object ends them with kInvalidDevice or
+// kInvalidHandle.
+struct DeviceCall : Call {
+  explicit DeviceCall(Device device) {
+    if (result_ != Result::kSuccess) return;
+    if (driver().IsDevice(device)) {
+      facts = &driver().FactsOf(device);
+    } else {
+      result_ = Result::kInvalidDevice;
+    }
+  }
+  const sim::GpuFacts* facts = nullptr;
+};
+
+struct StreamCall : ContextCall {
+  explicit StreamCall(Stream handle) {
+    if (result_ != Result::kSuccess) return;
+    stream = driver().FindStream(context(), handle);
+    if (stream == nullptr) result_ = Result::kInvalidHandle;
+  }
+  StreamTag* stream = nullptr;
+};
+
+struct FunctionCall : ContextCall {
+  explicit FunctionCall(Function handle) {
+    if (result_ != Result::kSuccess) return;
+    function = driver().FindFunction(handle, context());
+    if (function == nullptr) result_ = Result::kInvalidHandle;
+  }
+  FunctionTag* function = nullptr;
 };
 
 // Compute capability: 80 for 8.0.
@@ -278,6 +310,7 @@ void PutIf(T* out, V value) {
 
 }  // namespace tessera::cuda
 
-#define CUDA_ENTER(Kind, call) \
-  Kind call;                   \
+// The arguments name the object that the call looks up.
+#define CUDA_ENTER(Kind, call, ...) \
+  Kind call{__VA_ARGS__};           \
   if (call.result() != Result::kSuccess) return call.result()

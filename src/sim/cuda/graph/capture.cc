@@ -71,12 +71,10 @@ CUDA_PER_THREAD(cuStreamBeginCapture_v2_ptsz, cuStreamBeginCapture_v2, 2)
 CUDA_PER_THREAD(cuStreamBeginCapture_ptsz, cuStreamBeginCapture, 1)
 
 CUDA_EXPORT Result cuStreamEndCapture(Stream stream, Graph* graph) {
-  CUDA_ENTER(ContextCall, call);
-  StreamTag* found = call->FindStream(call.context(), stream);
-  if (found == nullptr) return Result::kInvalidHandle;
-  Capture* capture = call->graphs().CaptureOf(found);
+  CUDA_ENTER(StreamCall, call, stream);
+  Capture* capture = call->graphs().CaptureOf(call.stream);
   if (capture == nullptr || graph == nullptr) return Result::kInvalidValue;
-  if (capture->origin_stream != found) return Result::kStreamCaptureUnmatched;
+  if (capture->origin_stream != call.stream) return Result::kStreamCaptureUnmatched;
   const bool wrong_thread = capture->thread != std::this_thread::get_id();
   if (wrong_thread && capture->mode != CaptureMode::kRelaxed) {
     return Result::kStreamCaptureWrongThread;
@@ -86,21 +84,17 @@ CUDA_EXPORT Result cuStreamEndCapture(Stream stream, Graph* graph) {
 CUDA_PER_THREAD(cuStreamEndCapture_ptsz, cuStreamEndCapture, 2)
 
 CUDA_EXPORT Result cuStreamIsCapturing(Stream stream, int* status) {
-  CUDA_ENTER(ContextCall, call);
-  StreamTag* found = call->FindStream(call.context(), stream);
-  if (found == nullptr) return Result::kInvalidHandle;
-  return Put(status, StatusOf(call->graphs().CaptureOf(found)));
+  CUDA_ENTER(StreamCall, call, stream);
+  return Put(status, StatusOf(call->graphs().CaptureOf(call.stream)));
 }
 CUDA_PER_THREAD(cuStreamIsCapturing_ptsz, cuStreamIsCapturing, 2)
 
 CUDA_EXPORT Result cuStreamGetCaptureInfo_v2(Stream stream, int* status, uint64_t* id, Graph* graph,
                                              const GraphNode** from, size_t* count) {
-  CUDA_ENTER(ContextCall, call);
-  StreamTag* found = call->FindStream(call.context(), stream);
-  if (found == nullptr) return Result::kInvalidHandle;
-  Capture* capture = call->graphs().CaptureOf(found);
+  CUDA_ENTER(StreamCall, call, stream);
+  Capture* capture = call->graphs().CaptureOf(call.stream);
   if (capture == nullptr) return Put(status, kCaptureNone);
-  const std::vector<GraphNodeTag*>& last = capture->streams[found];
+  const std::vector<GraphNodeTag*>& last = capture->streams[call.stream];
   PutIf(id, capture->id);
   if (graph != nullptr) *graph = capture->graph;
   if (from != nullptr) *from = last.data();
@@ -125,17 +119,15 @@ CUDA_PER_THREAD(cuStreamGetCaptureInfo_ptsz, cuStreamGetCaptureInfo, 3)
 // kReplaceDependencies also the previous dependencies.
 CUDA_EXPORT Result cuStreamUpdateCaptureDependencies(Stream stream, const GraphNode* nodes,
                                                      size_t count, unsigned flags) {
-  CUDA_ENTER(ContextCall, call);
-  StreamTag* found = call->FindStream(call.context(), stream);
-  if (found == nullptr) return Result::kInvalidHandle;
-  Capture* capture = call->graphs().CaptureOf(found);
+  CUDA_ENTER(StreamCall, call, stream);
+  Capture* capture = call->graphs().CaptureOf(call.stream);
   if (capture == nullptr || flags > kReplaceDependencies || (count != 0 && nodes == nullptr)) {
     return Result::kInvalidValue;
   }
   for (size_t i = 0; i < count; ++i) {
     if (!call->graphs().IsNodeOf(capture->graph, nodes[i])) return Result::kInvalidValue;
   }
-  std::vector<GraphNodeTag*>& last = capture->streams[found];
+  std::vector<GraphNodeTag*>& last = capture->streams[call.stream];
   if (flags == kReplaceDependencies) last.clear();
   last.insert(last.end(), nodes, nodes + count);
   return Result::kSuccess;

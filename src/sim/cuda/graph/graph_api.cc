@@ -166,8 +166,7 @@ CUDA_EXPORT Result cuGraphExecDestroy(GraphExec exec) {
 }
 
 CUDA_EXPORT Result cuGraphUpload(GraphExec exec, Stream stream) {
-  CUDA_ENTER(ContextCall, call);
-  if (call->FindStream(call.context(), stream) == nullptr) return Result::kInvalidHandle;
+  CUDA_ENTER(StreamCall, call, stream);
   if (!call->graphs().IsExec(exec)) return Result::kInvalidValue;
   return call->graph_pools().AllocateMemory(exec->backing);
 }

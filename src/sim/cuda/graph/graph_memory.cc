@@ -255,8 +255,7 @@ CUDA_EXPORT Result cuGraphMemFreeNodeGetParams(GraphNode node, DevicePtr* pointe
 }
 
 CUDA_EXPORT Result cuDeviceGetGraphMemAttribute(Device device, int attribute, void* value) {
-  CUDA_ENTER(Call, call);
-  if (!call->IsDevice(device)) return Result::kInvalidDevice;
+  CUDA_ENTER(DeviceCall, call, device);
   const GraphPools::PoolBytes& pool = call->graph_pools().PoolOf(device);
   auto* number = static_cast<uint64_t*>(value);
   switch (attribute) {
@@ -274,8 +273,7 @@ CUDA_EXPORT Result cuDeviceGetGraphMemAttribute(Device device, int attribute, vo
 }
 
 CUDA_EXPORT Result cuDeviceSetGraphMemAttribute(Device device, int attribute, void* value) {
-  CUDA_ENTER(Call, call);
-  if (!call->IsDevice(device)) return Result::kInvalidDevice;
+  CUDA_ENTER(DeviceCall, call, device);
   if (value == nullptr || *static_cast<uint64_t*>(value) != 0) return Result::kInvalidValue;
   GraphPools::PoolBytes& pool = call->graph_pools().PoolOf(device);
   if (attribute == kGraphMemUsedHigh) {
@@ -289,8 +287,7 @@ CUDA_EXPORT Result cuDeviceSetGraphMemAttribute(Device device, int attribute, vo
 }
 
 CUDA_EXPORT Result cuDeviceGraphMemTrim(Device device) {
-  CUDA_ENTER(Call, call);
-  if (!call->IsDevice(device)) return Result::kInvalidDevice;
+  CUDA_ENTER(DeviceCall, call, device);
   call->graph_pools().Trim(device);
   return Result::kSuccess;
 }

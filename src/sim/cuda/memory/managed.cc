@@ -44,8 +44,7 @@ MemLocation ToLocation(Device device) {
 }
 
 Result Prefetch(DevicePtr pointer, size_t bytes, const MemLocation& location, Stream stream) {
-  CUDA_ENTER(ContextCall, call);
-  if (call->FindStream(call.context(), stream) == nullptr) return Result::kInvalidHandle;
+  CUDA_ENTER(StreamCall, call, stream);
   Allocation* managed = FindManaged(call, pointer, bytes);
   if (managed == nullptr) return Result::kInvalidValue;
   Device device = kNone;
@@ -161,8 +160,7 @@ CUDA_EXPORT Result cuMemRangeGetAttributes(void** data, size_t* data_bytes, int*
 // The simulation does not check which stream or host touches the memory.
 CUDA_EXPORT Result cuStreamAttachMemAsync(Stream stream, DevicePtr pointer, size_t bytes,
                                           unsigned flags) {
-  CUDA_ENTER(ContextCall, call);
-  if (call->FindStream(call.context(), stream) == nullptr) return Result::kInvalidHandle;
+  CUDA_ENTER(StreamCall, call, stream);
   const bool one_flag = flags != 0 && (flags & (flags - 1)) == 0 && (flags & ~kAttachFlags) == 0;
   const Allocation* managed = FindManaged(call, pointer, 1);
   // Only a whole allocation can be attached; 0 bytes mean the whole allocation.

@@ -107,57 +107,46 @@ CUDA_EXPORT Result cuKernelGetParamInfo(Kernel kernel, size_t index, size_t* off
 }
 
 CUDA_EXPORT Result cuFuncGetAttribute(int* value, int attribute, Function function) {
-  CUDA_ENTER(ContextCall, call);
-  FunctionTag* found = call->FindFunction(function, call.context());
-  if (found == nullptr) return Result::kInvalidHandle;
-  return Attribute(found->max_dynamic_shared, attribute,
+  CUDA_ENTER(FunctionCall, call, function);
+  return Attribute(call.function->max_dynamic_shared, attribute,
                    CcOf(call->FactsOf(call.context()->device)), value);
 }
 
 CUDA_EXPORT Result cuFuncSetAttribute(Function function, int attribute, int value) {
-  CUDA_ENTER(ContextCall, call);
-  FunctionTag* found = call->FindFunction(function, call.context());
-  if (found == nullptr) return Result::kInvalidHandle;
+  CUDA_ENTER(FunctionCall, call, function);
   const sim::GpuFacts& facts = call->FactsOf(call.context()->device);
-  return SetAttribute(facts, attribute, value, &found->max_dynamic_shared);
+  return SetAttribute(facts, attribute, value, &call.function->max_dynamic_shared);
 }
 
 CUDA_EXPORT Result cuFuncGetParamInfo(Function function, size_t index, size_t* offset,
                                       size_t* size) {
-  CUDA_ENTER(ContextCall, call);
-  FunctionTag* found = call->FindFunction(function, call.context());
-  if (found == nullptr) return Result::kInvalidHandle;
-  return ParameterInfo(&found->entry, index, offset, size);
+  CUDA_ENTER(FunctionCall, call, function);
+  return ParameterInfo(&call.function->entry, index, offset, size);
 }
 
 CUDA_EXPORT Result cuFuncSetCacheConfig(Function function, int) {
-  CUDA_ENTER(ContextCall, call);
-  const bool exists = call->FindFunction(function, call.context()) != nullptr;
-  return exists ? Result::kSuccess : Result::kInvalidHandle;
+  CUDA_ENTER(FunctionCall, call, function);
+  return Result::kSuccess;
 }
 
 CUDA_EXPORT Result cuFuncGetModule(Module* module, Function function) {
-  CUDA_ENTER(ContextCall, call);
-  FunctionTag* found = call->FindFunction(function, call.context());
-  return found == nullptr ? Result::kInvalidHandle : Put(module, found->module);
+  CUDA_ENTER(FunctionCall, call, function);
+  return Put(module, call.function->module);
 }
 
 CUDA_EXPORT Result cuFuncGetName(const char** name, Function function) {
-  CUDA_ENTER(ContextCall, call);
-  FunctionTag* found = call->FindFunction(function, call.context());
-  return found == nullptr ? Result::kInvalidHandle : Put(name, found->entry.name.c_str());
+  CUDA_ENTER(FunctionCall, call, function);
+  return Put(name, call.function->entry.name.c_str());
 }
 
 CUDA_EXPORT Result cuFuncIsLoaded(int* state, Function function) {
-  CUDA_ENTER(ContextCall, call);
-  const bool exists = call->FindFunction(function, call.context()) != nullptr;
-  return exists ? Put(state, 1) : Result::kInvalidHandle;
+  CUDA_ENTER(FunctionCall, call, function);
+  return Put(state, 1);
 }
 
 CUDA_EXPORT Result cuFuncLoad(Function function) {
-  CUDA_ENTER(ContextCall, call);
-  const bool exists = call->FindFunction(function, call.context()) != nullptr;
-  return exists ? Result::kSuccess : Result::kInvalidHandle;
+  CUDA_ENTER(FunctionCall, call, function);
+  return Result::kSuccess;
 }
 
 }  // namespace tessera::cuda

@@ -116,8 +116,7 @@ uint64_t BlocksPerSm(const sim::GpuFacts& gpu, uint64_t block_size, size_t share
 }
 
 Result MaxBlocksPerSm(int* blocks, Function handle, int block_size, size_t shared_bytes) {
-  CUDA_ENTER(ContextCall, call);
-  if (call->FindFunction(handle, call.context()) == nullptr) return Result::kInvalidHandle;
+  CUDA_ENTER(FunctionCall, call, handle);
   if (blocks == nullptr || block_size <= 0) return Result::kInvalidValue;
   const sim::GpuFacts& gpu = call->FactsOf(call.context()->device);
   *blocks = int(BlocksPerSm(gpu, unsigned(block_size), shared_bytes));
@@ -330,8 +329,7 @@ CUDA_EXPORT Result cuOccupancyMaxPotentialBlockSizeWithFlags(int* grid, int* blo
 // The shared memory available to each of `blocks` blocks on one multiprocessor.
 CUDA_EXPORT Result cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, Function function,
                                                            int blocks, int block_size) {
-  CUDA_ENTER(ContextCall, call);
-  if (call->FindFunction(function, call.context()) == nullptr) return Result::kInvalidHandle;
+  CUDA_ENTER(FunctionCall, call, function);
   if (blocks <= 0 || block_size <= 0) return Result::kInvalidValue;
   const sim::GpuFacts& gpu = call->FactsOf(call.context()->device);
   return Put(bytes,
@@ -340,8 +338,7 @@ CUDA_EXPORT Result cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, Functi
 
 CUDA_EXPORT Result cuOccupancyMaxPotentialClusterSize(int* size, Function function,
                                                       const LaunchConfig* config) {
-  CUDA_ENTER(ContextCall, call);
-  if (call->FindFunction(function, call.context()) == nullptr) return Result::kInvalidHandle;
+  CUDA_ENTER(FunctionCall, call, function);
   if (config == nullptr) return Result::kInvalidValue;
   return Put(size, HasClusters(call) ? kMaxClusterBlocks : 1);
 }

@@ -11,9 +11,8 @@ namespace {
 // Applies `change` to the launch state of the function.
 template <typename Change>
 Result UpdateLegacyLaunch(Function function, Change change) {
-  CUDA_ENTER(ContextCall, call);
-  FunctionTag* found = call->FindFunction(function, call.context());
-  return found == nullptr ? Result::kInvalidHandle : change(&found->legacy_launch);
+  CUDA_ENTER(FunctionCall, call, function);
+  return change(&call.function->legacy_launch);
 }
 
 Result SetStoredParameter(Function function, int offset, const void* value, size_t bytes) {

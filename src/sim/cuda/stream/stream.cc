@@ -22,34 +22,12 @@ Result CreateStream(Stream* stream, unsigned flags, int priority) {
   return Result::kSuccess;
 }
 
-struct StreamCall : ContextCall {
-  explicit StreamCall(Stream handle) {
-    status = ContextCall::result();
-    if (status != Result::kSuccess) return;
-    stream = driver().FindStream(context(), handle);
-    if (stream == nullptr) status = Result::kInvalidHandle;
-  }
-  Result status = Result::kSuccess;
-  StreamTag* stream = nullptr;
-};
-
-#define STREAM_ENTER(call, handle) \
-  StreamCall call(handle);         \
-  if (call.status != Result::kSuccess) return call.status
-
 struct EventCall : Call {
   explicit EventCall(Event event) {
-    status = Call::result();
-    if (status == Result::kSuccess && !driver().events().contains(event)) {
-      status = Result::kInvalidHandle;
-    }
+    if (result_ != Result::kSuccess || driver().events().contains(event)) return;
+    result_ = Result::kInvalidHandle;
   }
-  Result status = Result::kSuccess;
 };
-
-#define EVENT_ENTER(call, event) \
-  EventCall call(event);         \
-  if (call.status != Result::kSuccess) return call.status
 
 // Returns a ticket for the record of another process, for which a thread waits.
 TicketRef TicketOf(Driver& driver, const std::shared_ptr<SharedEvent>& event, uint64_t record) {
@@ -72,7 +50,7 @@ CUDA_EXPORT Result cuStreamCreateWithPriority(Stream* stream, unsigned flags, in
 }
 
 CUDA_EXPORT Result cuStreamDestroy_v2(Stream stream) {
-  STREAM_ENTER(call, stream);
+  CUDA_ENTER(StreamCall, call, stream);
   if (call.stream != stream) return Result::kInvalidValue;  // default streams cannot be destroyed
   call->DestroyStream(stream);
   return Result::kSuccess;
@@ -80,12 +58,12 @@ CUDA_EXPORT Result cuStreamDestroy_v2(Stream stream) {
 CUDA_ALIAS(cuStreamDestroy, cuStreamDestroy_v2)
 
 CUDA_EXPORT Result cuStreamSynchronize(Stream stream) {
-  STREAM_ENTER(call, stream);
+  CUDA_ENTER(StreamCall, call, stream);
   return call.Wait(call.stream);
 }
 
 CUDA_EXPORT Result cuStreamQuery(Stream stream) {
-  STREAM_ENTER(call, stream);
+  CUDA_ENTER(StreamCall, call, stream);
   ContextTag* context = call.stream->context;
   if (call->graphs().Invalidate(call.stream)) return Result::kStreamCaptureUnsupported;
   call->engine().Advance(call.lock());
@@ -97,7 +75,7 @@ CUDA_EXPORT Result cuStreamQuery(Stream stream) {
 }
 
 CUDA_EXPORT Result cuStreamWaitEvent(Stream stream, Event event, unsigned flags) {
-  STREAM_ENTER(call, stream);
+  CUDA_ENTER(StreamCall, call, stream);
   if (!call->events().contains(event)) return Result::kInvalidHandle;
   if (flags > kEventExternal) return Result::kInvalidValue;
   if (Capture* own = call->graphs().CaptureOf(call.stream); own != nullptr && flags != 0) {
@@ -120,54 +98,54 @@ CUDA_EXPORT Result cuStreamWaitEvent(Stream stream, Event event, unsigned flags)
 }
 
 CUDA_EXPORT Result cuLaunchHostFunc(Stream stream, HostFunction function, void* data) {
-  STREAM_ENTER(call, stream);
+  CUDA_ENTER(StreamCall, call, stream);
   if (function == nullptr) return Result::kInvalidValue;
   return call.Push(call.stream, {.kind = Command::Kind::kHost, .effect = [=] { function(data); }});
 }
 
 CUDA_EXPORT Result cuStreamAddCallback(Stream stream, StreamCallback callback, void* data,
                                        unsigned flags) {
-  STREAM_ENTER(call, stream);
+  CUDA_ENTER(StreamCall, call, stream);
   if (callback == nullptr || flags != 0) return Result::kInvalidValue;
   return call.Push(call.stream, {.kind = Command::Kind::kHost,
                                  .effect = [=] { callback(stream, Result::kSuccess, data); }});
 }
 
 CUDA_EXPORT Result cuStreamGetPriority(Stream stream, int* priority) {
-  STREAM_ENTER(call, stream);
+  CUDA_ENTER(StreamCall, call, stream);
   return Put(priority, call.stream->priority);
 }
 CUDA_EXPORT Result cuStreamGetFlags(Stream stream, unsigned* flags) {
-  STREAM_ENTER(call, stream);
+  CUDA_ENTER(StreamCall, call, stream);
   return Put(flags, call.stream->flags);
 }
 CUDA_EXPORT Result cuStreamGetCtx(Stream stream, Context* context) {
-  STREAM_ENTER(call, stream);
+  CUDA_ENTER(StreamCall, call, stream);
   return Put(context, call.stream->context);
 }
 CUDA_EXPORT Result cuStreamGetCtx_v2(Stream stream, Context* context, void** green_context) {
-  STREAM_ENTER(call, stream);
+  CUDA_ENTER(StreamCall, call, stream);
   PutIf(context, call.stream->context);
   if (green_context != nullptr) *green_context = nullptr;  // not implemented
   return Result::kSuccess;
 }
 
 CUDA_EXPORT Result cuStreamGetAttribute(Stream stream, int id, StreamAttribute* value) {
-  STREAM_ENTER(call, stream);
+  CUDA_ENTER(StreamCall, call, stream);
   if (value == nullptr || id <= 0 || id > kLastStreamAttribute) return Result::kInvalidValue;
   *value = call.stream->attributes[id];
   if (id == kStreamPriority) memcpy(value, &call.stream->priority, sizeof(call.stream->priority));
   return Result::kSuccess;
 }
 CUDA_EXPORT Result cuStreamSetAttribute(Stream stream, int id, const StreamAttribute* value) {
-  STREAM_ENTER(call, stream);
+  CUDA_ENTER(StreamCall, call, stream);
   if (value == nullptr || id <= 0 || id > kLastStreamAttribute) return Result::kInvalidValue;
   if (id == kStreamPriority) return Result::kInvalidValue;  // fixed at creation
   call.stream->attributes[id] = *value;
   return Result::kSuccess;
 }
 CUDA_EXPORT Result cuStreamCopyAttributes(Stream to, Stream from) {
-  STREAM_ENTER(call, to);
+  CUDA_ENTER(StreamCall, call, to);
   const StreamTag* source = call->FindStream(call.context(), from);
   if (source == nullptr) return Result::kInvalidHandle;
   call.stream->attributes = source->attributes;
@@ -175,11 +153,11 @@ CUDA_EXPORT Result cuStreamCopyAttributes(Stream to, Stream from) {
 }
 
 CUDA_EXPORT Result cuStreamGetDevice(Stream stream, Device* device) {
-  STREAM_ENTER(call, stream);
+  CUDA_ENTER(StreamCall, call, stream);
   return Put(device, call.stream->context->device);
 }
 CUDA_EXPORT Result cuStreamGetId(Stream stream, unsigned long long* id) {
-  STREAM_ENTER(call, stream);
+  CUDA_ENTER(StreamCall, call, stream);
   return Put(id, call.stream->id);
 }
 CUDA_EXPORT Result cuEventCreate(Event* event, unsigned flags) {
@@ -201,7 +179,7 @@ CUDA_EXPORT Result cuEventCreate(Event* event, unsigned flags) {
 }
 
 CUDA_EXPORT Result cuEventDestroy_v2(Event event) {
-  EVENT_ENTER(call, event);
+  CUDA_ENTER(EventCall, call, event);
   call->events().erase(event);
   delete event;
   return Result::kSuccess;
@@ -209,7 +187,7 @@ CUDA_EXPORT Result cuEventDestroy_v2(Event event) {
 CUDA_ALIAS(cuEventDestroy, cuEventDestroy_v2)
 
 CUDA_EXPORT Result cuEventRecord(Event event, Stream stream) {
-  STREAM_ENTER(call, stream);
+  CUDA_ENTER(StreamCall, call, stream);
   if (!call->events().contains(event)) return Result::kInvalidHandle;
   if (event->context != call.stream->context) return Result::kInvalidHandle;
   event->capture = 0;
@@ -233,7 +211,7 @@ CUDA_EXPORT Result cuEventRecord(Event event, Stream stream) {
 CUDA_EXPORT Result cuEventRecordWithFlags(Event event, Stream stream, unsigned flags) {
   if (flags > kEventExternal) return Result::kInvalidValue;
   {
-    STREAM_ENTER(call, stream);
+    CUDA_ENTER(StreamCall, call, stream);
     Capture* capture = call->graphs().CaptureOf(call.stream);
     if (flags == kEventExternal && capture != nullptr) {
       if (!call->events().contains(event)) return Result::kInvalidHandle;
@@ -244,7 +222,7 @@ CUDA_EXPORT Result cuEventRecordWithFlags(Event event, Stream stream, unsigned f
 }
 
 CUDA_EXPORT Result cuEventQuery(Event event) {
-  EVENT_ENTER(call, event);
+  CUDA_ENTER(EventCall, call, event);
   if (call->graphs().FindCapture(event->capture) != nullptr) return Result::kCapturedEvent;
   if (call->graphs().InvalidateByUnsafeCall()) return Result::kStreamCaptureUnsupported;
   ContextTag* context = event->context;
@@ -261,7 +239,7 @@ CUDA_EXPORT Result cuEventQuery(Event event) {
 }
 
 CUDA_EXPORT Result cuEventSynchronize(Event event) {
-  EVENT_ENTER(call, event);
+  CUDA_ENTER(EventCall, call, event);
   if (call->graphs().FindCapture(event->capture) != nullptr) return Result::kCapturedEvent;
   const Result health = call->HealthOf(event->context);
   if (event->is_remote() && health == Result::kSuccess) {
@@ -278,7 +256,7 @@ CUDA_EXPORT Result cuEventSynchronize(Event event) {
 }
 
 CUDA_EXPORT Result cuEventElapsedTime(float* milliseconds, Event start, Event end) {
-  EVENT_ENTER(call, start);
+  CUDA_ENTER(EventCall, call, start);
   if (!call->events().contains(end)) return Result::kInvalidHandle;
   if (milliseconds == nullptr) return Result::kInvalidValue;
   if (start->ticket == nullptr || end->ticket == nullptr) return Result::kInvalidHandle;
