@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tessera status`: whether each component of an installation works, and what to do if it does not.
-// StatusOf judges objects of the API; status_reader.h reads them; status_command prints one screen.
+// ReadInstallation reads objects of the API; StatusOf judges them; status_command prints one screen.
 // Unlike most commands it needs no ledger.
 //
-// Threads: StatusOf and ShowStatus are pure. Included only in src/cli.
+// Threads: ReadInstallation uses the client's thread; all other functions are pure. Included only in
+// src/cli.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,7 @@
 
 #include "src/base/status.h"
 #include "src/base/strings.h"
+#include "src/cli/cluster_client.h"
 #include "src/cli/commands.h"
 #include "src/cli/installation_audit.h"
 #include "src/formats/json.h"
@@ -82,6 +84,11 @@ bool MentionsExtender(std::string_view message);
 std::optional<int64_t> FilterRequests(std::string_view leader_metrics);
 // Name of the pod that leads, by the EndpointSlice; "" if no replica leads.
 std::string LeaderOf(const InstallationObjects& objects);
+
+// Reads only nodes with the labels `node_selector`. Fails if pods or nodes cannot be listed. If
+// another object cannot be read, its member has the error. Defined in status_reader.cc.
+Result<InstallationObjects> ReadInstallation(ClusterClient& api,
+                                             const std::string& node_selector = "");
 
 // A table has at most 20 nodes, unless the format is -o wide.
 Result<std::string> ShowStatus(const InstallationStatus& status, const Style& style);

@@ -5,7 +5,6 @@
 
 #include "src/cli/options.h"
 #include "src/cli/status.h"
-#include "src/cli/status_reader.h"
 #include "src/cli/verbs.h"
 
 namespace tessera::cli {

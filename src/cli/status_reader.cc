@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/cli/status_reader.h"
-
+// Reads the objects that `tessera status` judges.
 #include <algorithm>
 #include <utility>
 
 #include "api/names.h"
 #include "src/cli/object_fields.h"
+#include "src/cli/status.h"
 #include "src/ledger/pod_request.h"
 
 namespace tessera::cli {

@@ -12,7 +12,7 @@
 
 #include "src/base/status.h"
 #include "src/cli/cluster_client.h"
-#include "src/cli/status_reader.h"
+#include "src/cli/status.h"
 #include "src/cli/usage.h"
 #include "src/device/assignment.h"
 #include "src/device/gpu.h"
