@@ -23,8 +23,6 @@ namespace {
 
 using device::GpuLimits;
 
-double MebibytesOf(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
-
 std::string TextOf(const PodInfo& pod, std::string_view annotation) {
   const auto found = pod.annotations.find(annotation);
   return found == pod.annotations.end() ? "" : found->second;
@@ -76,16 +74,14 @@ struct GrantedMemoryLimit {
   using Amount = Bytes;
   static constexpr std::string_view kAnnotation = names::kAnnotationMemoryLimit;
   static constexpr std::string_view kNoun = "device memory";
-  static Result<GpuLimits<Bytes>> Parse(std::string_view text) {
-    return device::ParseMemoryLimits(text);
-  }
+  static constexpr auto Parse = device::ParseMemoryLimits;
   static constexpr auto OfVariables = device::MemoryLimitsOf;
   static bool IsLimited(const grant::GrantedDevice& device) { return device.bytes > 0; }
   static Bytes Of(const grant::GrantedDevice& device) { return Bytes(device.bytes); }
   static Bytes MaxOf(const PodInfo&, const grant::GrantedDevice& device) { return Of(device); }
   static void Set(grant::GrantedDevice* device, Bytes bytes) { device->bytes = bytes.count(); }
   static std::string Text(Bytes bytes) {
-    return fmt::format("{:.0f} MiB", MebibytesOf(bytes.count()));
+    return fmt::format("{:.0f} MiB", static_cast<double>(bytes.count()) / (1 << 20));
   }
 };
 
@@ -93,9 +89,7 @@ struct GrantedComputeLimit {
   using Amount = MilliGpu;
   static constexpr std::string_view kAnnotation = names::kAnnotationComputeLimit;
   static constexpr std::string_view kNoun = "compute";
-  static Result<GpuLimits<MilliGpu>> Parse(std::string_view text) {
-    return device::ParseComputeLimits(text);
-  }
+  static constexpr auto Parse = device::ParseComputeLimits;
   static constexpr auto OfVariables = device::ComputeLimitsOf;
   static bool IsLimited(const grant::GrantedDevice& device) { return device.milli % 1000 != 0; }
   static MilliGpu Of(const grant::GrantedDevice& device) { return MilliGpu(device.milli); }
