@@ -54,81 +54,62 @@ int PrecisionRatio(const sim::GpuFacts& gpu) {
   return gpu.cc_major == 7 ? 32 : 64;
 }
 
+int ValueOf(const sim::GpuFacts& gpu, int attribute) {
+  switch (attribute) {
+    case 13:
+      return int(gpu.clock_sm_max * 1000);
+    case 16:
+      return int(gpu.sm_count);
+    case 32:
+      return int(gpu.ecc_enabled);
+    case 33:
+      return int(gpu.pci.bus);
+    case 34:
+      return int(gpu.pci.device);
+    case 36:
+      return int(gpu.clock_mem_max * 1000);
+    case 37:
+      return int(gpu.memory_bus_bits);
+    case 38:
+      return int(gpu.l2_bytes);
+    case 39:
+      return int(gpu.max_threads_per_sm);
+    case 40:
+      return int(gpu.async_engines);
+    case 50:
+      return int(gpu.pci.domain);
+    case 75:
+      return int(gpu.cc_major);
+    case 76:
+      return int(gpu.cc_minor);
+    case 81:
+      return int(gpu.shared_per_sm);
+    case 87:
+      return PrecisionRatio(gpu);
+    case 97:
+      return int(gpu.shared_per_block_optin);
+    case 106:
+      return gpu.max_threads_per_sm >= 2048 ? 32 : 16;
+    case 111:
+      return gpu.cc_major >= 8 ? 1024 : 0;
+    case 120:
+      return gpu.cc_major >= 9;  // clusters
+    case 134:
+      return gpu.numa_node;
+    default:
+      break;
+  }
+  for (const FixedAttribute& fixed : kFixedAttributes) {
+    if (fixed.attribute == attribute) return fixed.value;
+  }
+  return 0;
+}
+
 }  // namespace
 
 bool DeviceAttribute(const sim::GpuFacts& gpu, int attribute, int* value) {
   if (attribute < 1 || attribute > kLastDeviceAttribute) return false;
-  *value = 0;
-  for (const FixedAttribute& fixed : kFixedAttributes) {
-    if (fixed.attribute == attribute) *value = fixed.value;
-  }
-  switch (attribute) {
-    case 13:
-      *value = int(gpu.clock_sm_max * 1000);
-      break;
-    case 16:
-      *value = int(gpu.sm_count);
-      break;
-    case 32:
-      *value = int(gpu.ecc_enabled);
-      break;
-    case 33:
-      *value = int(gpu.pci.bus);
-      break;
-    case 34:
-      *value = int(gpu.pci.device);
-      break;
-    case 36:
-      *value = int(gpu.clock_mem_max * 1000);
-      break;
-    case 37:
-      *value = int(gpu.memory_bus_bits);
-      break;
-    case 38:
-      *value = int(gpu.l2_bytes);
-      break;
-    case 39:
-      *value = int(gpu.max_threads_per_sm);
-      break;
-    case 40:
-      *value = int(gpu.async_engines);
-      break;
-    case 50:
-      *value = int(gpu.pci.domain);
-      break;
-    case 75:
-      *value = int(gpu.cc_major);
-      break;
-    case 76:
-      *value = int(gpu.cc_minor);
-      break;
-    case 81:
-      *value = int(gpu.shared_per_sm);
-      break;
-    case 87:
-      *value = PrecisionRatio(gpu);
-      break;
-    case 97:
-      *value = int(gpu.shared_per_block_optin);
-      break;
-    case 106:
-      *value = gpu.max_threads_per_sm >= 2048 ? 32 : 16;
-      break;
-    case 111:
-      *value = gpu.cc_major >= 8 ? 1024 : 0;
-      break;
-    case 120:
-      *value = gpu.cc_major >= 9;
-      break;  // clusters
-    case 131:
-      *value = 0;
-      break;
-    case 134:
-      *value = gpu.numa_node;
-      break;
-    default:
-      break;
-  }
+  *value = ValueOf(gpu, attribute);
   return true;
 }
 
