@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/cli/top.h"
-
+// `tessera top`: the GPU usage of containers with a share, once or repeatedly. Unlike other commands
+// it reads only the agents' pages, and needs no ledger (src/ledger).
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -17,10 +18,10 @@
 #include "api/names.h"
 #include "src/cli/agents.h"
 #include "src/cli/gpu_pods.h"
-#include "src/cli/object_lister.h"
 #include "src/cli/options.h"
 #include "src/cli/output/text.h"
 #include "src/cli/session.h"
+#include "src/cli/usage.h"
 #include "src/cli/verbs.h"
 #include "src/cli/view.h"
 #include "src/device/request.h"
@@ -44,6 +45,52 @@ struct TopOptions {
   std::string pod;  // NAME, NAMESPACE/NAME or pod/NAME; "": all pods
   std::string selector;
   bool watch = false;
+};
+
+// Lists the objects of one type once, page by page, without a watch. Objects that cannot be decoded
+// are skipped. The client must outlive the lister, and runs the callbacks on its runner.
+template <typename T>
+class ObjectLister {
+ public:
+  using Done = std::function<void(Result<std::vector<T>>)>;
+
+  explicit ObjectLister(kube::Client& client, kube::KeptFields kept_fields = {})
+      : client_(client), kept_fields_(std::move(kept_fields)) {}
+
+  // Calls `done` once, but not after the lister is destroyed; a later Read cancels an earlier one.
+  // `query.type` is that of T.
+  void Read(kube::ListQuery query, Done done) {
+    objects_.clear();
+    done_ = std::move(done);
+    query.type = T::kType;
+    query.encoding = kube::Encoding::kProtobuf;
+    ReadPage(query);
+  }
+
+ private:
+  void ReadPage(const kube::ListQuery& query) {
+    listing_ = client_.List(query, [this, query](const Result<kube::ListPage>& page) {
+      if (!page.ok()) return std::exchange(done_, nullptr)(page.status());
+      for (const kube::RawObject& raw : page->items) {
+        T object;
+        if (kube::DecodeObject(raw, kept_fields_, &object).ok()) {
+          objects_.push_back(std::move(object));
+        }
+      }
+      if (page->continue_token.empty()) {
+        return std::exchange(done_, nullptr)(std::move(objects_));
+      }
+      kube::ListQuery next = query;
+      next.continue_token = page->continue_token;
+      ReadPage(next);
+    });
+  }
+
+  kube::Client& client_;
+  const kube::KeptFields kept_fields_;
+  std::vector<T> objects_;
+  Done done_;
+  kube::Operation listing_;
 };
 
 class Top {
@@ -220,17 +267,6 @@ class Top {
 };
 
 }  // namespace
-
-Status ProblemOf(const ClusterUses& uses) {
-  if (!uses.uses.empty() || uses.problems.empty()) return Status::Ok();
-  const auto& [node, status] = *uses.problems.begin();
-  if (status.code() != Code::kPermissionDenied) {
-    return status.Annotate(fmt::format("no agent reports usage; the agent of node {}", node));
-  }
-  return status.Annotate(
-      "no permission to read from the agents: ask an administrator for get on pods/proxy in their "
-      "namespace (Role tessera-view-usage)");
-}
 
 Action AddTop(CLI::App* app) {
   auto options = std::make_shared<TopOptions>();

@@ -245,6 +245,17 @@ Result<std::string> ShowTop(const ClusterUses& all, std::string_view ns, const S
   return Print(std::move(list), style);
 }
 
+Status ProblemOf(const ClusterUses& uses) {
+  if (!uses.uses.empty() || uses.problems.empty()) return Status::Ok();
+  const auto& [node, status] = *uses.problems.begin();
+  if (status.code() != Code::kPermissionDenied) {
+    return status.Annotate(fmt::format("no agent reports usage; the agent of node {}", node));
+  }
+  return status.Annotate(
+      "no permission to read from the agents: ask an administrator for get on pods/proxy in their "
+      "namespace (Role tessera-view-usage)");
+}
+
 std::string ShareSentence(const ContainerUse& use) {
   if (!use.mean_used_milli || !use.worst_deviation_milli) return "";
   const int64_t error = *use.worst_deviation_milli;

@@ -68,6 +68,9 @@ std::string TextOfNodeWithoutAgent(std::string_view node);
 // Decodes the page /containers of an agent. INVALID_ARGUMENT: it is not that page.
 Result<UsagePage> DecodeUses(std::string_view text);
 
+// An error with its remedy if agents failed and none reported usage; otherwise OK.
+Status ProblemOf(const ClusterUses& uses);
+
 // The table of `tessera top` for one namespace, or for all if `ns` is "".
 Result<std::string> ShowTop(const ClusterUses& uses, std::string_view ns, const Style& style);
 // The usage part of `explain` for one pod.

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "src/cli/testing/fake_cluster.h"
-#include "src/cli/top.h"
 
 namespace tessera::cli {
 namespace {
