@@ -1,11 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kube/leader_election.h"
 
+#include <unistd.h>
+
 #include <optional>
 #include <random>
 #include <utility>
 
 namespace tessera::kube {
+
+std::string HostName() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
+}
+
+std::string MakeElectionIdentity() {
+  std::random_device random;
+  return fmt::format("{}_{:08x}{:08x}", HostName(), random(), random());
+}
 
 Status CheckElectionOptions(const ElectionOptions& options) {
   if (options.identity.empty())

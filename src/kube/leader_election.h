@@ -35,6 +35,10 @@ struct ElectionOptions {
   Duration renew_deadline = std::chrono::seconds(10);
   Duration retry_period = std::chrono::seconds(2);
 };
+// The name of this machine or pod; "unknown" if the system has none.
+std::string HostName();
+// HostName and a random text.
+std::string MakeElectionIdentity();
 // INVALID_ARGUMENT names the violated condition.
 Status CheckElectionOptions(const ElectionOptions& options);
 

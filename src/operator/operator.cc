@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/operator/operator.h"
 
-#include <unistd.h>
-
-#include <random>
 #include <utility>
 
 #include "api/names.h"
@@ -15,16 +12,6 @@
 
 namespace tessera::operators {
 namespace {
-
-std::string NameOfHost() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
-}
-
-std::string RandomIdentity() {
-  std::random_device random;
-  return fmt::format("{}_{:08x}{:08x}", NameOfHost(), random(), random());
-}
 
 kube::ClientOptions ClientOptionsOf(size_t in_flight, Duration deadline) {
   kube::ClientOptions options = kube::ClientOptionsFor(names::kOperator);
@@ -105,7 +92,9 @@ class OperatorProgram::Impl : private kube::LeaderElector::Delegate {
 };
 
 Status OperatorProgram::Impl::Start() {
-  if (options_.election.identity.empty()) options_.election.identity = RandomIdentity();
+  if (options_.election.identity.empty()) {
+    options_.election.identity = kube::MakeElectionIdentity();
+  }
   if (options_.leader_elect) RETURN_IF_ERROR(kube::CheckElectionOptions(options_.election));
   ASSIGN_OR_RETURN(const kube::Config config, kube::FindConfig(options_.kubeconfig));
   own_ns_ = config.default_namespace;
@@ -113,7 +102,7 @@ Status OperatorProgram::Impl::Start() {
   events_ = std::make_unique<kube::EventRecorder>(
       clients_->events,
       kube::EventRecorder::Options{.component = std::string(names::kOperator),
-                                   .instance = NameOfHost()},
+                                   .instance = kube::HostName()},
       [](const Status& status) {
         Log(Severity::kWarning, "cannot record Event", {{"why", status.message()}});
       });

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/scheduler/scheduler.h"
 
-#include <unistd.h>
-
-#include <random>
 #include <utility>
 
 #include "api/names.h"
@@ -37,16 +34,6 @@ static_assert(kBindDeadline <
 // caller's files have been outdated for two months when the log begins.
 constexpr Duration kWarnBefore = std::chrono::hours(24 * 60);
 constexpr Duration kWarnEvery = std::chrono::hours(24);
-
-std::string HostName() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
-}
-
-std::string GenerateIdentity() {
-  std::random_device random;
-  return fmt::format("{}_{:08x}{:08x}", HostName(), random(), random());
-}
 
 kube::ClientOptions ClientFor(size_t in_flight, Duration deadline) {
   kube::ClientOptions options = kube::ClientOptionsFor(names::kScheduler);
@@ -160,7 +147,9 @@ class Scheduler::Impl : private kube::LeaderElector::Delegate,
 Status Scheduler::Impl::Start() {
   // Checked here, so that an invalid option fails at the start instead of when leading begins.
   RETURN_IF_ERROR(placement::FindPolicy(options_.ledger.policy).status().Annotate("--policy"));
-  if (options_.election.identity.empty()) options_.election.identity = GenerateIdentity();
+  if (options_.election.identity.empty()) {
+    options_.election.identity = kube::MakeElectionIdentity();
+  }
   if (options_.leader_elect) RETURN_IF_ERROR(kube::CheckElectionOptions(options_.election));
   ASSIGN_OR_RETURN(const kube::Config config, kube::FindConfig(options_.kubeconfig));
   ns_ = config.default_namespace;
@@ -168,7 +157,7 @@ Status Scheduler::Impl::Start() {
   events_ = std::make_unique<kube::EventRecorder>(
       clients_->events,
       kube::EventRecorder::Options{.component = std::string(names::kScheduler),
-                                   .instance = HostName()},
+                                   .instance = kube::HostName()},
       [](const Status& status) {
         Log(Severity::kWarning, "cannot record Event", {{"why", status.message()}});
       });
