@@ -11,6 +11,11 @@ constexpr std::string_view kHexDigits = "0123456789abcdef";
 
 }  // namespace
 
+std::string ValueAt(const StringMap& map, std::string_view key) {
+  const auto found = map.find(key);
+  return found != map.end() ? found->second : std::string();
+}
+
 std::vector<std::string_view> Split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   size_t begin = 0;

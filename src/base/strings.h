@@ -20,6 +20,9 @@ using StringMap = std::map<std::string, std::string, std::less<>>;
 // expected to be absent.
 using StringChanges = std::map<std::string, std::optional<std::string>, std::less<>>;
 
+// The value of `key`; "" if `map` lacks the key.
+std::string ValueAt(const StringMap& map, std::string_view key);
+
 // Splits at every `separator`; an empty text has one empty part.
 std::vector<std::string_view> Split(std::string_view text, char separator);
 // Splits, trims each part and drops empty parts: for lists written by users.

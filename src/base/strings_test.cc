@@ -17,6 +17,12 @@ TEST(StringsTest, SplitKeepsEmptyPartsAndSplitListDropsThem) {
   EXPECT_THAT(SplitList(" a, ,b ,", ','), ElementsAre("a", "b"));
 }
 
+TEST(StringsTest, ValueAtIsEmptyForAMissingKey) {
+  const StringMap map = {{"a", "1"}};
+  EXPECT_EQ(ValueAt(map, "a"), "1");
+  EXPECT_EQ(ValueAt(map, "b"), "");
+}
+
 TEST(StringsTest, ParseIntRejectsTextAroundTheNumber) {
   EXPECT_EQ(*ParseInt("-42"), -42);
   for (const char* bad : {"", "1.5", " 1", "1 ", "0x10", "99999999999999999999", "one"}) {

@@ -24,10 +24,7 @@ SharedSecret::Content ContentOf(const Json& secret) {
 
 }  // namespace
 
-std::string SharedSecret::Content::Text(std::string_view key) const {
-  const auto entry = data.find(key);
-  return entry == data.end() ? std::string() : entry->second;
-}
+std::string SharedSecret::Content::Text(std::string_view key) const { return ValueAt(data, key); }
 
 SharedSecret::SharedSecret(kube::Client& client, std::string ns, std::string name)
     : client_(client), object_{kube::kSecrets, std::move(name), std::move(ns), ""} {}

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "api/names.h"
+#include "src/base/strings.h"
 #include "src/device/model.h"
 #include "src/device/pod_annotations.h"
 #include "src/device/quantity.h"
@@ -16,11 +17,6 @@ namespace {
 using placement::Demand;
 using placement::NodeId;
 using placement::Pick;
-
-std::string LabelOf(const kube::NodeObject& node, const std::string& key) {
-  const auto found = node.meta.labels.find(key);
-  return found == node.meta.labels.end() ? std::string() : found->second;
-}
 
 // Drops the host name label if it equals the node's name, so that nodes of one type have equal
 // labels.
@@ -145,7 +141,7 @@ bool ClusterLedger::SetNode(const kube::NodeObject& object) {
     entry.node.name = object.meta.name;
     entry.problem = parsed.status().message();
   }
-  entry.model_label = UnmatchedModelLabel(LabelOf(object, options_.labels.model),
+  entry.model_label = UnmatchedModelLabel(ValueAt(object.meta.labels, options_.labels.model),
                                           entry.node.inventory.without_uuids());
   // The kubelet writes the status every few minutes, mostly without a change.
   kube::NodeTraits traits = TraitsOf(object);

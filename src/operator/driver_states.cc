@@ -120,8 +120,7 @@ Status DecodeObject(const kube::RawObject& raw, const kube::KeptFields& kept, Dr
   pod.pod.ns = out->meta.ns;
   pod.pod.name = out->meta.name;
   pod.pod.deleting = out->meta.deleting;
-  const auto revision = out->meta.labels.find(names::kLabelDriverRevision);
-  if (revision != out->meta.labels.end()) pod.pod.revision = revision->second;
+  pod.pod.revision = ValueAt(out->meta.labels, names::kLabelDriverRevision);
   for (const Json& condition : ItemsAt(*raw.json(), {"status", "conditions"})) {
     if (TextAt(condition, {"type"}) != "Ready") continue;
     pod.pod.ready = TextAt(condition, {"status"}) == "True";

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "api/names.h"
+#include "src/base/strings.h"
 #include "src/components/cluster_policy.h"
 #include "src/formats/wire_reader.h"
 
@@ -106,8 +107,7 @@ void GpuNodeState::Prepare(kube::ListQuery* query) {
 }
 
 bool GpuNodeState::has_gpus() const {
-  const auto label = meta.labels.find(names::kLabelGpuPresent);
-  return label != meta.labels.end() && label->second == "true";
+  return ValueAt(meta.labels, names::kLabelGpuPresent) == "true";
 }
 
 bool GpuNodeState::managed_by_nvidia() const {

@@ -6,6 +6,7 @@
 
 #include "api/names.h"
 #include "src/base/log.h"
+#include "src/base/strings.h"
 #include "src/components/cluster_policy.h"
 
 namespace tessera::operators {
@@ -31,8 +32,7 @@ Json SpecOf(const kube::JsonObject& resource) {
 }
 
 bool AdoptsNodesOfNvidia(const kube::ObjectMeta& meta) {
-  const auto adopt = meta.annotations.find(names::kAnnotationAdoptNvidiaNodes);
-  return adopt != meta.annotations.end() && adopt->second == "true";
+  return ValueAt(meta.annotations, names::kAnnotationAdoptNvidiaNodes) == "true";
 }
 
 // Calls a function of Rendering with the spec of the deleted resource. If the spec is invalid,

@@ -45,11 +45,6 @@ bool WantsOtherDriver(const UpgradeNode& node) {
 
 }  // namespace
 
-std::string ValueAt(const StringMap& map, std::string_view key) {
-  const auto found = map.find(key);
-  return found != map.end() ? found->second : std::string();
-}
-
 std::string TitleOfWanted(const UpgradeNode& node) {
   return node.wanted_version.empty() ? node.wanted_revision : node.wanted_version;
 }

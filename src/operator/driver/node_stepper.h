@@ -3,19 +3,13 @@
 // src/operator/driver.
 #pragma once
 
-#include <map>
 #include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
-#include "src/base/strings.h"
 #include "src/operator/driver/upgrade.h"
 
 namespace tessera::driver {
 
-// The value of a label or annotation; "" if `map` lacks the key.
-std::string ValueAt(const StringMap& map, std::string_view key);
 // The driver as shown to users: its version, or its revision if the version is unknown.
 std::string TitleOfWanted(const UpgradeNode& node);
 std::string TitleOf(const DriverPod& driver);
