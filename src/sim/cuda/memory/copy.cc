@@ -187,23 +187,7 @@ Result CopyIn3D(const Memcpy3D* copy, Stream stream, bool wait) {
 
 Result CopyIn2D(const Memcpy2D* copy, Stream stream, bool wait) {
   if (copy == nullptr) return Result::kInvalidValue;
-  const Memcpy3D in_3d{.src_x = copy->src_x,
-                       .src_y = copy->src_y,
-                       .src_type = copy->src_type,
-                       .src_host = copy->src_host,
-                       .src_device = copy->src_device,
-                       .src_array = copy->src_array,
-                       .src_pitch = copy->src_pitch,
-                       .dst_x = copy->dst_x,
-                       .dst_y = copy->dst_y,
-                       .dst_type = copy->dst_type,
-                       .dst_host = copy->dst_host,
-                       .dst_device = copy->dst_device,
-                       .dst_array = copy->dst_array,
-                       .dst_pitch = copy->dst_pitch,
-                       .width = copy->width,
-                       .height = copy->height,
-                       .depth = 1};
+  const auto in_3d = Widen<Memcpy3D>(*copy);
   return CopyIn3D(&in_3d, stream, wait);
 }
 

@@ -2,7 +2,7 @@
 // Functions of CUDA 3.1 and earlier, with addresses and sizes of 32 bits.
 #include <algorithm>
 
-#include "src/sim/cuda/driver/driver.h"
+#include "src/sim/cuda/memory/copy.h"
 
 namespace tessera::cuda {
 namespace {
@@ -16,56 +16,11 @@ Result Narrow(DevicePtr wide, DevicePtrV1* pointer) {
   return Result::kOutOfMemory;
 }
 
-Memcpy2D Widen(const Memcpy2DV1& copy) {
-  return {.src_x = copy.src_x,
-          .src_y = copy.src_y,
-          .src_type = copy.src_type,
-          .src_host = copy.src_host,
-          .src_device = copy.src_device,
-          .src_array = copy.src_array,
-          .src_pitch = copy.src_pitch,
-          .dst_x = copy.dst_x,
-          .dst_y = copy.dst_y,
-          .dst_type = copy.dst_type,
-          .dst_host = copy.dst_host,
-          .dst_device = copy.dst_device,
-          .dst_array = copy.dst_array,
-          .dst_pitch = copy.dst_pitch,
-          .width = copy.width,
-          .height = copy.height};
-}
-
-Memcpy3D Widen(const Memcpy3DV1& copy) {
-  return {.src_x = copy.src_x,
-          .src_y = copy.src_y,
-          .src_z = copy.src_z,
-          .src_level = copy.src_level,
-          .src_type = copy.src_type,
-          .src_host = copy.src_host,
-          .src_device = copy.src_device,
-          .src_array = copy.src_array,
-          .src_pitch = copy.src_pitch,
-          .src_height = copy.src_height,
-          .dst_x = copy.dst_x,
-          .dst_y = copy.dst_y,
-          .dst_z = copy.dst_z,
-          .dst_level = copy.dst_level,
-          .dst_type = copy.dst_type,
-          .dst_host = copy.dst_host,
-          .dst_device = copy.dst_device,
-          .dst_array = copy.dst_array,
-          .dst_pitch = copy.dst_pitch,
-          .dst_height = copy.dst_height,
-          .width = copy.width,
-          .height = copy.height,
-          .depth = copy.depth};
-}
-
 // Calls the function for 64-bit addresses with a copy of the descriptor.
-template <typename Copy, typename Call>
+template <typename Wide, typename Copy, typename Call>
 Result CopyWide(const Copy* copy, Call call) {
   if (copy == nullptr) return Result::kInvalidValue;
-  const auto wide = Widen(*copy);
+  const auto wide = Widen<Wide>(*copy);
   return call(&wide);
 }
 
@@ -139,14 +94,20 @@ CUDA_EXPORT Result cuMemcpyAtoHAsync(void* to, Array from, unsigned offset, unsi
                                      Stream stream) {
   return cuMemcpyAtoHAsync_v2(to, from, offset, bytes, stream);
 }
-CUDA_EXPORT Result cuMemcpy2D(const Memcpy2DV1* copy) { return CopyWide(copy, cuMemcpy2D_v2); }
+CUDA_EXPORT Result cuMemcpy2D(const Memcpy2DV1* copy) {
+  return CopyWide<Memcpy2D>(copy, cuMemcpy2D_v2);
+}
 CUDA_EXPORT Result cuMemcpy2DUnaligned(const Memcpy2DV1* copy) { return cuMemcpy2D(copy); }
 CUDA_EXPORT Result cuMemcpy2DAsync(const Memcpy2DV1* copy, Stream stream) {
-  return CopyWide(copy, [=](const Memcpy2D* wide) { return cuMemcpy2DAsync_v2(wide, stream); });
+  return CopyWide<Memcpy2D>(copy,
+                            [=](const Memcpy2D* wide) { return cuMemcpy2DAsync_v2(wide, stream); });
 }
-CUDA_EXPORT Result cuMemcpy3D(const Memcpy3DV1* copy) { return CopyWide(copy, cuMemcpy3D_v2); }
+CUDA_EXPORT Result cuMemcpy3D(const Memcpy3DV1* copy) {
+  return CopyWide<Memcpy3D>(copy, cuMemcpy3D_v2);
+}
 CUDA_EXPORT Result cuMemcpy3DAsync(const Memcpy3DV1* copy, Stream stream) {
-  return CopyWide(copy, [=](const Memcpy3D* wide) { return cuMemcpy3DAsync_v2(wide, stream); });
+  return CopyWide<Memcpy3D>(copy,
+                            [=](const Memcpy3D* wide) { return cuMemcpy3DAsync_v2(wide, stream); });
 }
 
 CUDA_EXPORT Result cuMemGetAddressRange(DevicePtrV1* base, unsigned* bytes, DevicePtrV1 pointer) {
