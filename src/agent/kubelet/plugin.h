@@ -10,8 +10,12 @@
 #include <vector>
 
 #include "src/agent/kubelet/device_set.h"
+#include "src/agent/kubelet/kubelet_client.h"
 #include "src/agent/kubelet/kubelet_metrics.h"
 #include "src/agent/kubelet/plugin_answers.h"
+#include "src/agent/kubelet/plugin_server.h"
+#include "src/agent/kubelet/registrar.h"
+#include "src/base/dir_watcher.h"
 #include "src/base/task_runner.h"
 
 namespace tessera::agent {
@@ -24,11 +28,10 @@ struct PluginOptions {
 
 class Plugin {
  public:
-  // The arguments must outlive the object. Removes sockets that killed plugins left behind.
+  // The arguments must outlive the object. Removes sockets that killed plugins left behind. The
+  // destructor closes the kubelet's streams: the resource becomes unavailable at once.
   Plugin(TaskRunner* runner, PluginOptions options, const PluginResponder* responder,
          const DeviceSetHolder* devices, KubeletMetrics* metrics);
-  // Closes the kubelet's streams: the resource becomes unavailable at once.
-  ~Plugin();
   Plugin(const Plugin&) = delete;
   Plugin& operator=(const Plugin&) = delete;
 
@@ -36,11 +39,22 @@ class Plugin {
   // the set that `devices` holds.
   void Publish(const std::vector<DeviceSet::Offer>& offers);
   // Whether the kubelet reads the stream of ListAndWatch.
-  bool registered() const;
+  bool registered() const { return registrar_.registered(); }
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  void OnAppeared(const std::string& name);
+  void OnVanished(const std::string& name);
+
+  const std::string dir_;
+  const std::string kubelet_socket_name_;
+  const std::string plugin_socket_name_;
+  // Keep the order: members are destroyed from the last to the first, so events stop before their
+  // targets are gone.
+  const std::unique_ptr<PluginServer> server_;
+  GrpcKubeletRegistry kubelet_;
+  Registrar registrar_;
+  DirWatcher watcher_;
+  bool started_ = false;
 };
 
 }  // namespace tessera::agent

@@ -354,13 +354,13 @@ class PluginService final : public v1beta1::DevicePlugin::CallbackService {
   KubeletMetrics* const metrics_;
 };
 
-}  // namespace
-
-class PluginServer::Impl {
+class GrpcPluginServer final : public PluginServer {
  public:
-  Impl(TaskRunner* runner, const PluginResponder* responder, const DeviceSetHolder* devices,
-       KubeletMetrics* metrics, Events events)
-      : hub_(runner, metrics, std::move(events)),
+  GrpcPluginServer(TaskRunner* runner, const PluginResponder* responder,
+                   const DeviceSetHolder* devices, KubeletMetrics* metrics, std::string path,
+                   Events events)
+      : path_(std::move(path)),
+        hub_(runner, metrics, std::move(events)),
         service_(&hub_, responder, devices, metrics),
         accept_loop_(runner, [this](Fd connection) {
           grpc::AddInsecureChannelFromFd(server_.get(), connection.Release());
@@ -374,36 +374,37 @@ class PluginServer::Impl {
     TESSERA_CHECK(server_ != nullptr);
   }
 
-  ~Impl() {
+  ~GrpcPluginServer() override {
     accept_loop_.Close();
     hub_.CloseAll();
     server_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
     server_->Wait();
   }
 
-  Status Listen(const std::string& path) { return accept_loop_.Listen(path, 0600); }
-  bool SocketPresent() const { return accept_loop_.OwnsPath(); }
-  StreamHub& hub() { return hub_; }
+  Status Listen() override { return accept_loop_.Listen(path_, 0600); }
+  bool SocketPresent() const override { return accept_loop_.OwnsPath(); }
+  void CloseStreams() override { hub_.CloseAll(); }
+  int open_streams() const override { return hub_.open_count(); }
+  void Publish(const std::vector<DeviceSet::Offer>& offers) override {
+    hub_.Publish(ListOf(offers));
+  }
 
  private:
+  const std::string path_;
   StreamHub hub_;
   PluginService service_;
   std::unique_ptr<grpc::Server> server_;
   net::AcceptLoop accept_loop_;
 };
 
-PluginServer::PluginServer(TaskRunner* runner, const PluginResponder* responder,
-                           const DeviceSetHolder* devices, KubeletMetrics* metrics, Events events)
-    : impl_(std::make_unique<Impl>(runner, responder, devices, metrics, std::move(events))) {}
+}  // namespace
 
-PluginServer::~PluginServer() = default;
-
-Status PluginServer::Listen(const std::string& path) { return impl_->Listen(path); }
-bool PluginServer::SocketPresent() const { return impl_->SocketPresent(); }
-void PluginServer::Publish(const std::vector<DeviceSet::Offer>& offers) {
-  impl_->hub().Publish(ListOf(offers));
+std::unique_ptr<PluginServer> MakePluginServer(TaskRunner* runner, const PluginResponder* responder,
+                                               const DeviceSetHolder* devices,
+                                               KubeletMetrics* metrics, std::string path,
+                                               PluginServer::Events events) {
+  return std::make_unique<GrpcPluginServer>(runner, responder, devices, metrics, std::move(path),
+                                            std::move(events));
 }
-void PluginServer::CloseStreams() { impl_->hub().CloseAll(); }
-int PluginServer::open_streams() const { return impl_->hub().open_count(); }
 
 }  // namespace tessera::agent

@@ -18,12 +18,12 @@
 #include "src/agent/kubelet/device_set.h"
 #include "src/agent/kubelet/kubelet_metrics.h"
 #include "src/agent/kubelet/plugin_answers.h"
-#include "src/base/file.h"
+#include "src/agent/kubelet/registrar.h"
 #include "src/base/task_runner.h"
 
 namespace tessera::agent {
 
-class PluginServer {
+class PluginServer : public PluginEndpoint {
  public:
   // Called on the runner. A stream is one ListAndWatch call.
   struct Events {
@@ -31,29 +31,16 @@ class PluginServer {
     std::function<void()> stream_closed;
   };
 
-  // The arguments must outlive the server.
-  PluginServer(TaskRunner* runner, const PluginResponder* responder, const DeviceSetHolder* devices,
-               KubeletMetrics* metrics, Events events);
-  // Ends all streams and calls, and removes the socket's file if it still belongs to this server.
-  ~PluginServer();
-  PluginServer(const PluginServer&) = delete;
-  PluginServer& operator=(const PluginServer&) = delete;
-
-  // Serves new connections on `path` instead of the earlier socket. Replaces a file at `path`.
-  Status Listen(const std::string& path);
-  // Whether the file at the path of Listen is still this server's socket.
-  bool SocketPresent() const;
-
   // Sends the list to every stream if it has changed; a new stream begins with it.
-  void Publish(const std::vector<DeviceSet::Offer>& offers);
-  // Ends all streams; a peer that still reads gets status OK.
-  void CloseStreams();
-  // The number of open streams, according to the events that the runner has received.
-  int open_streams() const;
-
- private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  virtual void Publish(const std::vector<DeviceSet::Offer>& offers) = 0;
 };
+
+// The arguments must outlive the server, which listens on `path` from its first Listen. The
+// destructor ends all streams and calls, and removes the socket's file if it still belongs to the
+// server.
+std::unique_ptr<PluginServer> MakePluginServer(TaskRunner* runner, const PluginResponder* responder,
+                                               const DeviceSetHolder* devices,
+                                               KubeletMetrics* metrics, std::string path,
+                                               PluginServer::Events events);
 
 }  // namespace tessera::agent

@@ -32,9 +32,13 @@ namespace tessera::agent {
 class PluginEndpoint {
  public:
   virtual ~PluginEndpoint() = default;
+  // Serves new connections on a new socket instead of the earlier one. Replaces a file at its path.
   virtual Status Listen() = 0;
+  // Whether the file at that path is still the socket of the last Listen.
   virtual bool SocketPresent() const = 0;
+  // Ends all streams; a peer that still reads gets status OK.
   virtual void CloseStreams() = 0;
+  // The number of open streams, according to the events that the runner has received.
   virtual int open_streams() const = 0;
 };
 
