@@ -52,7 +52,4 @@ class OperatorProgram {
   std::unique_ptr<Impl> impl_;
 };
 
-// Creates the runner and runs an operator until SIGTERM or SIGINT. Returns the exit code.
-int RunOperator(OperatorOptions options);
-
 }  // namespace tessera::operators

@@ -90,7 +90,4 @@ class Scheduler {
   std::unique_ptr<Impl> impl_;
 };
 
-// Creates the runner and runs a scheduler until SIGTERM or SIGINT. Returns the exit code.
-int RunScheduler(SchedulerOptions options);
-
 }  // namespace tessera::scheduler

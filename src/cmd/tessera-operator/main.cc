@@ -6,7 +6,9 @@
 #include "src/base/parse_flags.h"
 #include "src/base/version.h"
 #include "src/cmd/election_flags.h"
+#include "src/cmd/run_until_signal.h"
 #include "src/operator/operator.h"
+#include "src/operator/rendering.h"
 
 namespace {
 
@@ -38,5 +40,6 @@ int main(int argc, char** argv) {
   operators::OperatorOptions options;
   AddOperatorFlags(&app, &options);
   if (const auto done = ParseFlags(&app, argc, argv)) return *done;
-  return operators::RunOperator(options);
+  return RunUntilSignal<operators::OperatorProgram>("tessera-operator",
+                                                    operators::DefaultRendering(), options);
 }

@@ -10,6 +10,7 @@
 #include "src/base/strings.h"
 #include "src/base/version.h"
 #include "src/cmd/election_flags.h"
+#include "src/cmd/run_until_signal.h"
 #include "src/net/certificate.h"
 #include "src/scheduler/leader_endpoint.h"
 #include "src/scheduler/scheduler.h"
@@ -177,5 +178,5 @@ int main(int argc, char** argv) {
   if (const auto done = tessera::ParseFlags(&app, argc, argv)) return *done;
   const auto options = tessera::ToOptions(flags);
   if (!options.ok()) return tessera::LogFailure(options.status());
-  return tessera::scheduler::RunScheduler(*options);
+  return tessera::RunUntilSignal<tessera::scheduler::Scheduler>("tessera-scheduler", *options);
 }
