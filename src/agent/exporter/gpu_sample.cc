@@ -20,12 +20,6 @@ std::string DcgmBusId(const std::string& bus_id) {
   return text;
 }
 
-template <typename T, typename Convert>
-std::optional<double> NumberFrom(std::optional<T> value, const Convert& convert) {
-  if (!value) return std::nullopt;
-  return static_cast<double>(convert(*value));
-}
-
 }  // namespace
 
 GpuReader::GpuReader(gpu::Nvml* nvml, int index, std::shared_ptr<const CounterSpecs> counters)
@@ -108,24 +102,22 @@ Result<GpuSample> GpuReader::Read() {
 }
 
 std::optional<double> GpuReader::ReadNumber(FieldSource source) {
-  const auto unchanged = [](auto value) { return value; };
   unsupported_ = false;
   switch (source) {
     case FieldSource::kSmClock:
-      return NumberFrom(ValueOrRecord(nvml_->ClockMhz(device_, gpu::ClockDomain::kSm)), unchanged);
+      return ValueOrRecord(nvml_->ClockMhz(device_, gpu::ClockDomain::kSm));
     case FieldSource::kMemoryClock:
-      return NumberFrom(ValueOrRecord(nvml_->ClockMhz(device_, gpu::ClockDomain::kMemory)),
-                        unchanged);
+      return ValueOrRecord(nvml_->ClockMhz(device_, gpu::ClockDomain::kMemory));
     case FieldSource::kTemperature:
-      return NumberFrom(ValueOrRecord(nvml_->TemperatureCelsius(device_)), unchanged);
+      return ValueOrRecord(nvml_->TemperatureCelsius(device_));
     case FieldSource::kPower:
-      return NumberFrom(ValueOrRecord(nvml_->PowerMilliwatts(device_)), unchanged);
+      return ValueOrRecord(nvml_->PowerMilliwatts(device_));
     case FieldSource::kEncoderPercent:
-      return NumberFrom(ValueOrRecord(nvml_->EncoderPercent(device_)), unchanged);
+      return ValueOrRecord(nvml_->EncoderPercent(device_));
     case FieldSource::kDecoderPercent:
-      return NumberFrom(ValueOrRecord(nvml_->DecoderPercent(device_)), unchanged);
+      return ValueOrRecord(nvml_->DecoderPercent(device_));
     case FieldSource::kPcieReplays:
-      return NumberFrom(ValueOrRecord(nvml_->PcieReplays(device_)), unchanged);
+      return ValueOrRecord(nvml_->PcieReplays(device_));
     default:
       return std::nullopt;  // read together with others, or not from the GPU
   }
