@@ -272,7 +272,6 @@ Status Agent::Impl::StartGrants() {
     return readiness_->driver_root().host_path;
   };
   grants.service.admission_order = &admission_order_;
-  grants.service.metrics = &metrics_.grants;
   if (tracer_) grants.record_span = tracer_->recorder();
   if (!options_.node_name.empty()) {
     grants.make_pods = [this](TaskRunner* runner) { return MakePods(runner); };

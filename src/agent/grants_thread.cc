@@ -37,9 +37,10 @@ WallTime FirstStart(const std::string& state_dir) {
   return WallTime(std::chrono::seconds(info.st_mtim.tv_sec));
 }
 
-GrantOptions ServiceOptions(const GrantsThreadOptions& options, PodProcesses* processes,
-                            PluginTakeover* take_over) {
+GrantOptions ServiceOptions(const GrantsThreadOptions& options, GrantMetrics* metrics,
+                            PodProcesses* processes, PluginTakeover* take_over) {
   GrantOptions service = options.service;
+  service.metrics = metrics;
   service.take_over = take_over;
   service.agent_installed_at = FirstStart(options.state_dir);
   if (options.nvml != nullptr) service.release.processes = processes;
@@ -79,7 +80,8 @@ struct GrantsThread::State {
         gpu_processes(&grants->runner_, grants->options_.nvml, &caller),
         processes(grants->options_.proc_root, &gpu_processes, &caller),
         take_over(grants->options_.minors_of_other_plugins, &ledger),
-        service(&grants->runner_, ServiceOptions(grants->options_, &processes, &take_over),
+        service(&grants->runner_,
+                ServiceOptions(grants->options_, grants->metrics_, &processes, &take_over),
                 grants->devices_, grants->signer_, &ledger, &kubelet, pods.get(),
                 grants->options_.on_usage_changed),
         allocation(&grants->runner_, &service, &ledger, pods.get(),

@@ -167,6 +167,7 @@ void Agent::StartProcess() {
                                                                         on_withheld_(withheld);
                                                                       });
                                                        }},
+                                       .metrics = &metrics_,
                                        .take_over = &*take_over_},
                    &devices_, &signer_, &*ledger_, &kubelet_, &*pods_,
                    [this](std::shared_ptr<const agent::NodeUse> use) {

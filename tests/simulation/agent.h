@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "src/agent/grants/grant_ledger.h"
+#include "src/agent/grants/grant_metrics.h"
 #include "src/agent/grants/grant_service.h"
 #include "src/agent/grants/offers.h"
 #include "src/agent/grants/take_over.h"
@@ -99,6 +100,7 @@ class Agent final {
   const grant::TokenSigner signer_;
   size_t granted_from_memory_ = 0;
 
+  agent::GrantMetrics metrics_;
   // State of one process.
   Life process_;
   std::unique_ptr<grant::RecordLog> grants_;

@@ -98,9 +98,7 @@ void AllocationGrants::Allocate(const std::string& resource, const std::vector<s
 }
 
 void AllocationGrants::Reply(const CallPtr& call, const Result<grant::Grant>& grant) const {
-  if (metrics_ != nullptr) {
-    metrics_->allocate_own.Observe(runner_->clock().Now() - call->start - call->waited);
-  }
+  metrics_->allocate_own.Observe(runner_->clock().Now() - call->start - call->waited);
   call->reply(grant);
 }
 

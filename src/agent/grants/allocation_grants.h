@@ -39,10 +39,9 @@ class AllocationGrants {
   // lists a second.
   static constexpr Duration kListPause = std::chrono::milliseconds(50);
 
-  // The arguments must outlive the object. `pods` and `metrics` may be null.
+  // The arguments must outlive the object. `pods` may be null.
   AllocationGrants(TaskRunner* runner, GrantService* service, const GrantLedger* ledger,
-                   const Pods* pods, device::MemoryUnit gpu_mem_unit,
-                   GrantMetrics* metrics = nullptr);
+                   const Pods* pods, device::MemoryUnit gpu_mem_unit, GrantMetrics* metrics);
   AllocationGrants(const AllocationGrants&) = delete;
   AllocationGrants& operator=(const AllocationGrants&) = delete;
 

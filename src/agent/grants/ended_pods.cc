@@ -53,12 +53,14 @@ std::shared_ptr<const device::NodeInventory> Withhold(
 }
 
 EndedPods::EndedPods(TaskRunner* runner, GrantLedger* ledger, PodResources* kubelet,
-                     const Pods* pods, ReleaseOptions options, std::function<void()> on_released)
+                     const Pods* pods, ReleaseOptions options, GrantMetrics* metrics,
+                     std::function<void()> on_released)
     : runner_(runner),
       ledger_(ledger),
       kubelet_(kubelet),
       pods_(pods),
       options_(std::move(options)),
+      metrics_(metrics),
       on_released_(std::move(on_released)) {
   SchedulePrune();
 }
@@ -292,7 +294,7 @@ void EndedPods::RecordRemaining(const GrantLedger::Key& key, const GrantLedger::
   }
   if (leaving.withheld || now - leaving.since < options_.timeout) return;
   leaving.withheld = true;
-  if (options_.metrics != nullptr) options_.metrics->release_timeouts.Add();
+  metrics_->release_timeouts.Add();
   Log(Severity::kWarning, "withheld the GPUs of a deleted pod, which could not be released in time",
       {{"pod", entry.holder.PodText()},
        {"uid", entry.holder.pod_uid},
@@ -309,8 +311,7 @@ void EndedPods::PublishWithheld() {
                                                entry.holder.PodText(), leaving.remains));
     }
   }
-  if (options_.metrics != nullptr)
-    options_.metrics->leaving_containers = leaving_containers_.size();
+  metrics_->leaving_containers = leaving_containers_.size();
   if (withheld == withheld_) return;
   withheld_ = std::move(withheld);
   if (options_.on_withheld) options_.on_withheld(withheld_);

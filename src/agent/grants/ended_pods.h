@@ -45,7 +45,6 @@ struct ReleaseOptions {
   PodProcesses* processes = nullptr;  // outlives EndedPods; null: processes are not checked (tests)
   Duration timeout = std::chrono::seconds(30);
   std::function<void(const WithheldGpus&)> on_withheld;  // on each change; may be null
-  GrantMetrics* metrics = nullptr;
 };
 
 class EndedPods {
@@ -61,7 +60,7 @@ class EndedPods {
   // The arguments must outlive the object; `pods` may be null. `on_released` is called after a
   // release.
   EndedPods(TaskRunner* runner, GrantLedger* ledger, PodResources* kubelet, const Pods* pods,
-            ReleaseOptions options, std::function<void()> on_released);
+            ReleaseOptions options, GrantMetrics* metrics, std::function<void()> on_released);
   EndedPods(const EndedPods&) = delete;
   EndedPods& operator=(const EndedPods&) = delete;
 
@@ -122,6 +121,7 @@ class EndedPods {
   PodResources* const kubelet_;
   const Pods* const pods_;
   const ReleaseOptions options_;
+  GrantMetrics* const metrics_;
   const std::function<void()> on_released_;
 
   std::vector<PodsDone> waiting_callbacks_;

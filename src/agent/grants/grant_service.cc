@@ -27,11 +27,6 @@ std::vector<GrantLedger::Conflict> EntriesOfOtherPods(const GrantLedger& ledger,
   return all;
 }
 
-ReleaseOptions WithMetrics(ReleaseOptions release, GrantMetrics* metrics) {
-  release.metrics = metrics;
-  return release;
-}
-
 // Whether the kubelet named GPUs other than those that the container gets.
 bool KubeletNamedOthers(const GrantLedger::Entry& entry) {
   std::vector<std::string> kubelet_gpus = NamedGpus(entry.claims);
@@ -58,7 +53,7 @@ GrantService::GrantService(TaskRunner* runner, GrantOptions options, const Devic
       limit_changes_(options_.limits_dir, &limits_, ledger, pods),
       occupancy_(ledger, pods),
       planner_(&options_.description, ledger, &occupancy_, &dialects_, pods != nullptr),
-      ended_pods_(runner, ledger, kubelet, pods, WithMetrics(options_.release, options_.metrics),
+      ended_pods_(runner, ledger, kubelet, pods, options_.release, options_.metrics,
                   [this] { ScheduleUsageRefresh(); }),
       unredeemed_(runner, &ended_pods_, pods, ledger, options_.agent_installed_at,
                   options_.on_unredeemed, options_.metrics) {
@@ -163,9 +158,7 @@ Result<grant::Grant> GrantService::Bind(const PendingRequest& pending, const Pla
                                 runner_->clock().WallNow()));
   for (const auto& [name, value] : plan.entry.env) grant.env.emplace(name, value);
   if (is_new) {
-    if (options_.metrics != nullptr && KubeletNamedOthers(plan.entry)) {
-      options_.metrics->named_other_gpus.Add();
-    }
+    if (KubeletNamedOthers(plan.entry)) options_.metrics->named_other_gpus.Add();
     ended_pods_.SchedulePrune();
     ScheduleUsageRefresh();
     // Annotations are written after the answer, because the container does not wait for them.

@@ -46,16 +46,16 @@ struct GrantOptions {
   std::string limits_dir;  // directory of the containers' limits; "": no container is limited
   NamespaceSet limits_fail_open;                               // see ContainerLimits
   device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB;  // size of 1 aliyun.com/gpu-mem
-  ReleaseOptions release;                                      // the service sets its `metrics`
+  ReleaseOptions release;
   // Called with the containers that two checks in a row have found running without their GPUs
   // (unredeemed.h), when the list changes. Null: no checks. Pods that were created
   // before `agent_installed_at` are left out: another device plugin may have given them GPUs.
   std::function<void(const std::vector<std::string>&)> on_unredeemed;
   WallTime agent_installed_at{};
+  GrantMetrics* metrics = nullptr;  // must be set, and outlive the service
   // Each of the following pointers may be null.
   PluginTakeover* take_over = nullptr;
   AdmissionOrder* admission_order = nullptr;
-  GrantMetrics* metrics = nullptr;
 };
 
 class GrantService final : public Pods::Delegate {

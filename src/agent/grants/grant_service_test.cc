@@ -54,7 +54,8 @@ class GrantServiceTest : public ::testing::Test {
                      GrantOptions{.description = {.driver_root = "/drv",
                                                   .dev_root = "/drv/dev",
                                                   .dev_root_ctr_path = "/nonexistent",
-                                                  .version = "1"}},
+                                                  .version = "1"},
+                                  .metrics = &metrics_},
                      &devices_, &signer_, &ledger_, &kubelet_, nullptr, nullptr);
   }
 
@@ -93,6 +94,7 @@ class GrantServiceTest : public ::testing::Test {
   size_t skipped_ = 0;
   GrantLedger ledger_{&log_, {}, &skipped_};
   SlowKubelet kubelet_;
+  GrantMetrics metrics_;
   std::optional<GrantService> service_;
   std::shared_ptr<std::optional<Result<grant::Grant>>> last_answer_;
 };

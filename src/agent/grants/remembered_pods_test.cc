@@ -59,8 +59,10 @@ class RememberedPodsTest : public ::testing::Test {
     pods_.emplace(std::move(api), std::make_unique<DiskLog>(&disk_), disk_.records);
     size_t skipped = 0;
     ledger_.emplace(&grants_, grants_disk_.records, &skipped);
-    service_.emplace(&runner_, GrantOptions{.description = {.dev_root_ctr_path = "/nonexistent"}},
-                     &devices_, &signer_, &*ledger_, &kubelet_, &*pods_, nullptr);
+    service_.emplace(
+        &runner_,
+        GrantOptions{.description = {.dev_root_ctr_path = "/nonexistent"}, .metrics = &metrics_},
+        &devices_, &signer_, &*ledger_, &kubelet_, &*pods_, nullptr);
     runner_.RunUntilIdle();
   }
 
@@ -92,6 +94,7 @@ class RememberedPodsTest : public ::testing::Test {
   Disk disk_, grants_disk_;
   DiskLog grants_{&grants_disk_};
   NoKubelet kubelet_;
+  GrantMetrics metrics_;
   FakeApiPods* api_ = nullptr;
   std::optional<RememberedPods> pods_;
   std::optional<GrantLedger> ledger_;

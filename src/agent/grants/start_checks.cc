@@ -194,9 +194,7 @@ void StartChecks::FinishWithGrant(const CallPtr& call, const ContainerRef& owner
 }
 
 void StartChecks::Finish(const CallPtr& call, const Status& status) const {
-  if (status.code() == Code::kFailedPrecondition && metrics_ != nullptr) {
-    metrics_->starts_refused.Add();
-  }
+  if (status.code() == Code::kFailedPrecondition) metrics_->starts_refused.Add();
   call->done(status);
 }
 

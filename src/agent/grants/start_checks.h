@@ -38,7 +38,7 @@ class StartChecks {
   static constexpr Duration kListPause = std::chrono::milliseconds(100);
   using OnChecked = std::function<void(Status)>;
 
-  // The arguments must outlive the object. `pods` and `metrics` may be null.
+  // The arguments must outlive the object. `pods` may be null.
   StartChecks(TaskRunner* runner, GrantService* service, GrantLedger* ledger, const Pods* pods,
               const DeviceSetHolder* devices, GrantMetrics* metrics);
   StartChecks(const StartChecks&) = delete;

@@ -59,7 +59,7 @@ void UnredeemedWatch::OnFound(std::vector<std::string> containers) {
   std::vector<std::string> found_twice;
   std::ranges::set_intersection(containers, last_found_, std::back_inserter(found_twice));
   last_found_ = std::move(containers);
-  if (metrics_ != nullptr) metrics_->unredeemed_tokens = found_twice.size();
+  metrics_->unredeemed_tokens = found_twice.size();
   if (found_twice == reported_) return;
   reported_ = std::move(found_twice);
   on_change_(reported_);

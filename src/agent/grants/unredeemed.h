@@ -32,8 +32,7 @@ class UnredeemedWatch {
   // Called when the containers change.
   using OnChange = std::function<void(const std::vector<std::string>& containers)>;
 
-  // The arguments must outlive the object; `metrics` may be null. `since`: see
-  // UnredeemedContainers.
+  // The arguments must outlive the object. `since`: see UnredeemedContainers.
   UnredeemedWatch(TaskRunner* runner, EndedPods* ended_pods, const Pods* pods,
                   const GrantLedger* ledger, WallTime since, OnChange on_change,
                   GrantMetrics* metrics);

@@ -28,7 +28,7 @@ class AllocationFixture : public GrantsFixture {
     allocation_.reset();
     Restart(with_api_server);
     Pods* pods = with_api_server ? &pods_ : nullptr;
-    allocation_.emplace(&runner_, &*service_, &*ledger_, pods, device::MemoryUnit::kGiB);
+    allocation_.emplace(&runner_, &*service_, &*ledger_, pods, device::MemoryUnit::kGiB, &metrics_);
     checks_.emplace(&runner_, &*service_, &*ledger_, pods, &devices_, &metrics_);
   }
 

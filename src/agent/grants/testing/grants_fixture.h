@@ -84,8 +84,8 @@ class GrantsFixture : public ::testing::Test {
                                   .limits_fail_open = limits_fail_open_,
                                   .release = release_,
                                   .on_unredeemed = on_unredeemed_,
-                                  .take_over = MakeTakeover(),
-                                  .metrics = &metrics_},
+                                  .metrics = &metrics_,
+                                  .take_over = MakeTakeover()},
                      &devices_, &signer_, &*ledger_, &kubelet_, with_api_server ? &pods_ : nullptr,
                      [this](std::shared_ptr<const NodeUse> use) { use_ = std::move(use); });
     runner_.RunUntilIdle();
