@@ -27,14 +27,6 @@ std::vector<uint64_t> Numbers(std::string_view text, std::string_view separator)
   return numbers;
 }
 
-// The next number of a sequence that looks random (SplitMix64).
-uint64_t Advance(uint64_t* state) {
-  uint64_t mixed = (*state += 0x9e3779b97f4a7c15);
-  mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
-  mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
-  return mixed ^ (mixed >> 31);
-}
-
 }  // namespace
 
 KernelTimes KernelTimes::Parse(std::string_view value) {
@@ -66,7 +58,7 @@ std::string_view KernelTimes::FirstInvalid(std::string_view setting) {
 
 uint64_t KernelTimes::Next() {
   if (ns_.size() == 1) return ns_[0];
-  const uint64_t random = Advance(&random_);
+  const uint64_t random = random_.Next();
   return is_range_ ? ns_[0] + random % (ns_[1] - ns_[0] + 1) : ns_[random % ns_.size()];
 }
 

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "src/base/random.h"
+
 namespace tessera::cuda {
 
 // The durations are one value, a range ("low..high"), or a list ("a|b|c"). Each launch gets one of
@@ -30,7 +32,7 @@ class KernelTimes {
 
   std::vector<uint64_t> ns_;
   bool is_range_ = false;
-  uint64_t random_ = 0;
+  Random random_{0};
 };
 
 }  // namespace tessera::cuda
