@@ -314,23 +314,17 @@ CUDA_EXPORT Result cuMemPoolGetAttribute(MemPool pool, int attribute, void* valu
     case 1:
     case 2:
     case 3:
-      *static_cast<int*>(value) = 1;
-      return Result::kSuccess;
+      return Put(static_cast<int*>(value), 1);
     case kReleaseThreshold:
-      *number = pool->release_threshold;
-      return Result::kSuccess;
+      return Put(number, pool->release_threshold);
     case kReservedCurrent:
-      *number = pool->reserved;
-      return Result::kSuccess;
+      return Put(number, pool->reserved);
     case kReservedHigh:
-      *number = pool->reserved_high;
-      return Result::kSuccess;
+      return Put(number, pool->reserved_high);
     case kUsedCurrent:
-      *number = pool->used;
-      return Result::kSuccess;
+      return Put(number, pool->used);
     case kUsedHigh:
-      *number = pool->used_high;
-      return Result::kSuccess;
+      return Put(number, pool->used_high);
     default:
       return Result::kInvalidValue;
   }
