@@ -31,13 +31,11 @@ Result Check(const Array3DDescriptor& descriptor) {
                                                                    : Result::kNotSupported;
 }
 
-uint64_t RoundUpTo(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
-
 // Device memory of the array.
 uint64_t LayoutBytes(const ArrayTag& array) {
   const Array3DDescriptor& descriptor = array.descriptor;
-  return RoundUpTo(array.row_bytes(), kTileBytes) *
-         RoundUpTo(std::max<uint64_t>(descriptor.height, 1), kTileRows) *
+  return RoundUp(array.row_bytes(), kTileBytes) *
+         RoundUp(std::max<uint64_t>(descriptor.height, 1), kTileRows) *
          std::max<uint64_t>(descriptor.depth, 1);
 }
 

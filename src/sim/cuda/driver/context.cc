@@ -18,7 +18,7 @@ uint64_t BytesOfLimit(const sim::GpuFacts& gpu, int limit, size_t value) {
   const uint64_t more = value - kDefaultLimits[limit];
   const uint64_t stacks = uint64_t(gpu.sm_count) * gpu.max_threads_per_sm;
   const uint64_t bytes = limit == kLimitStack ? more * stacks : more;
-  return (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
+  return RoundUp(bytes, kBlockBytes);
 }
 
 Result Create(Context* context, unsigned flags, Device device, unsigned api_version) {

@@ -18,8 +18,6 @@ namespace {
 
 constexpr uint64_t kSmallAlign = 512;  // minimum alignment of cuMemAlloc
 
-uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
-
 // Copies only pages that are not zero, so that untouched memory stays untouched.
 bool CopyTo(int fd, DevicePtr base, uint64_t bytes) {
   constexpr uint64_t kPage = 4096;

@@ -25,6 +25,8 @@ struct KnownKernel;  // kernels.h
 inline constexpr uint64_t kBlockBytes = 2 << 20;  // unit of charges
 inline constexpr uint64_t kSmallBytes = 1 << 20;  // maximum of allocations that share blocks
 
+inline uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
+
 enum class MemoryKind { kDevice, kManaged, kArray, kHost, kRegistered };
 
 // The program's advice about managed memory. Devices are ordinals; kHost: the host.

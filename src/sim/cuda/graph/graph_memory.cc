@@ -11,8 +11,6 @@ namespace {
 
 constexpr uint64_t kNodeAlign = 512;
 
-uint64_t RoundUp(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
-
 bool ComesAfter(const GraphNodeTag& node, const GraphNodeTag* earlier) {
   std::set<const GraphNodeTag*> seen;
   std::vector<const GraphNodeTag*> to_visit = {&node};

@@ -205,7 +205,7 @@ CUDA_EXPORT Result cuMemAllocPitch_v2(DevicePtr* pointer, size_t* pitch, size_t 
                                       size_t height, unsigned element) {
   if (pitch == nullptr || width == 0 || height == 0) return Result::kInvalidValue;
   if (element != 4 && element != 8 && element != 16) return Result::kInvalidValue;
-  const uint64_t row = (width + kPitch - 1) / kPitch * kPitch;
+  const uint64_t row = RoundUp(width, kPitch);
   if (row < width || height > UINT64_MAX / row) return Result::kInvalidValue;
   const Result result = Allocate(pointer, row * height, MemoryKind::kDevice);
   if (result == Result::kSuccess) *pitch = row;

@@ -171,7 +171,7 @@ CUDA_EXPORT Result cuMemAddressReserve(DevicePtr* pointer, size_t bytes, size_t 
   void* memory = Reserve(reinterpret_cast<void*>(wanted), bytes + alignment, 0);
   if (memory == MAP_FAILED) return Result::kOutOfMemory;
   const auto begin = reinterpret_cast<DevicePtr>(memory);
-  const DevicePtr base = (begin + alignment - 1) / alignment * alignment;
+  const DevicePtr base = RoundUp(begin, alignment);
   if (base > begin) munmap(memory, base - begin);
   munmap(reinterpret_cast<void*>(base + bytes), begin + alignment - base);
   call->reservations()[base] = bytes;
