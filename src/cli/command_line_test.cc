@@ -92,7 +92,7 @@ TEST(CommandLineTest, PodsAndNodesAreNamedAsForKubectl) {
 TEST(CommandLineTest, InvalidLimitsAreRejectedBeforeTheKubeconfigIsRead) {
   LedgerCommandOptions limit = Parsed(LedgerVerb::kLimit, "nginx --kubeconfig /nonexistent");
   const auto error_of = [&limit](const char* memory, const char* compute) {
-    limit.memory = memory, limit.compute = compute;
+    limit.limits = {memory, compute};
     ::testing::internal::CaptureStderr();
     EXPECT_EQ(RunLedgerCommand(limit), 64);
     return ::testing::internal::GetCapturedStderr();

@@ -43,20 +43,6 @@ bool HasShares(const ledger::PodEntry& pod) {
   });
 }
 
-std::vector<ContainerUse> UsesOf(const ledger::PodEntry& pod, const ClusterUses& all) {
-  std::vector<ContainerUse> uses;
-  for (const ContainerUse& use : all.uses) {
-    if (use.ns == pod.request.ns && use.pod == pod.request.name) uses.push_back(use);
-  }
-  return uses;
-}
-
-// Why the usage is unknown; OK if the agent of the node has answered.
-Status UsageProblem(const Result<ClusterUses>& uses) {
-  if (!uses.ok()) return uses.status();
-  return uses->problems.empty() ? Status::Ok() : uses->problems.begin()->second;
-}
-
 class ExplanationWriter {
  public:
   ExplanationWriter(const Explanation& explanation, bool color, const Result<ClusterUses>* uses,
@@ -202,7 +188,8 @@ class ExplanationWriter {
       output_.AddLine("The usage of its shares is unknown: " + problem.message());
       return;
     }
-    const std::vector<ContainerUse> uses = UsesOf(explanation_.pod, **uses_);
+    const std::vector<ContainerUse> uses =
+        UsesOf(**uses_, explanation_.pod.request.ns, explanation_.pod.request.name);
     if (uses.empty()) return;
     output_.AddEmptyLine();
     output_.AddLine("Usage of its shares by container:");
@@ -352,10 +339,8 @@ Json JsonOfExplanation(const ClusterView& view, const Explanation& explanation) 
   }
   if (!explanation.nearest.empty()) json.Set("nearest", JsonOfNearest(explanation));
   if (!explanation.quota_rejections.empty()) {
-    Json rejections = Json::MakeArray();
-    for (const std::string& rejection : explanation.quota_rejections)
-      rejections.Append(Json::String(rejection));
-    json.Set("quotaRefusals", std::move(rejections));
+    json.Set("quotaRefusals", Json::Strings({explanation.quota_rejections.begin(),
+                                             explanation.quota_rejections.end()}));
   }
   Json quota = Json::MakeArray();
   for (const QuotaLine& line : explanation.quota) quota.Append(JsonOfLine(line));
@@ -373,7 +358,9 @@ Result<std::string> Explain(ledger::ClusterLedger& ledger, const kube::PodObject
     Json json = JsonOfExplanation(ClusterView(ledger), explanation);
     if (uses != nullptr && explanation.finding == Finding::kPlaced && UsageProblem(*uses).ok()) {
       Json list = Json::MakeArray();
-      for (const ContainerUse& use : UsesOf(explanation.pod, **uses)) list.Append(JsonOfUse(use));
+      for (const ContainerUse& use :
+           UsesOf(**uses, explanation.pod.request.ns, explanation.pod.request.name))
+        list.Append(JsonOfUse(use));
       json.Set("uses", std::move(list));
     }
     if (!warnings.empty()) {

@@ -3,7 +3,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
@@ -12,9 +11,9 @@
 #include "src/cli/commands.h"
 #include "src/cli/follower.h"
 #include "src/cli/gpu_pods.h"
-#include "src/cli/limit.h"
 #include "src/cli/output/text.h"
 #include "src/cli/session.h"
+#include "src/cli/usage.h"
 
 namespace tessera::cli {
 namespace {
@@ -106,8 +105,7 @@ class LedgerCommandRun {
     if (entry == nullptr) {
       return Quit(Fail(Status(Code::kInvalidArgument, ReasonForNoShare(**pod))));
     }
-    const NewLimits limits{options_.memory, options_.compute};
-    const Result<Json> patch = LimitPatch(*entry, limits);
+    const Result<Json> patch = LimitPatch(*entry, options_.limits);
     if (!patch.ok()) return Quit(Fail(patch.status()));
     if ((*pod)->node_name.empty()) return PatchLimits(**pod, *patch, ClusterUses());
     // The agent reports whether the containers have a limiter.
@@ -120,22 +118,17 @@ class LedgerCommandRun {
 
   void PatchLimits(const kube::PodObject& pod, const Json& patch, Result<ClusterUses> uses) {
     std::vector<ContainerUse> pod_uses;
-    Status usage_problem =
-        uses.ok() && !uses->problems.empty() ? uses->problems.begin()->second : uses.status();
-    if (uses.ok()) {
-      std::ranges::copy_if(uses->uses, std::back_inserter(pod_uses), [&](const ContainerUse& use) {
-        return use.ns == pod.meta.ns && use.pod == pod.meta.name;
-      });
-    }
-    const Status limited = CheckLimited(pod_uses, {options_.memory, options_.compute});
+    if (uses.ok()) pod_uses = UsesOf(*uses, pod.meta.ns, pod.meta.name);
+    const Status limited = CheckLimited(pod_uses, options_.limits);
     if (!limited.ok()) return Quit(Fail(limited));
     const ledger::PodEntry* entry = EntryOf(pod);
     std::string text;
-    if (entry != nullptr) text = LimitText(*entry, {options_.memory, options_.compute}, pod_uses);
+    if (entry != nullptr) text = LimitText(*entry, options_.limits, pod_uses);
     patch_operation_ = session().client().Patch(
         kube::Pod(pod.meta.ns, pod.meta.name), kube::PatchKind::kMerge, patch,
         {.field_manager = "tessera"},
-        [this, text = std::move(text), usage_problem](const Result<Json>& answer) {
+        [this, text = std::move(text),
+         usage_problem = UsageProblem(uses)](const Result<Json>& answer) {
           if (!answer.ok()) return Quit(Fail(answer.status()));
           if (!usage_problem.ok() && usage_problem.code() != Code::kPermissionDenied) {
             return Quit(
@@ -256,7 +249,7 @@ int RunLedgerCommand(const LedgerCommandOptions& options) {
   const Status names = CheckNameWithoutSelector(name, options.selector, options.style, options.ns);
   if (!names.ok()) return Fail(names);
   if (options.verb == LedgerVerb::kLimit) {
-    const Status valid = CheckNewLimits({options.memory, options.compute});
+    const Status valid = CheckNewLimits(options.limits);
     if (!valid.ok()) return Fail(valid);
   }
   const auto load_config = [cluster = options.cluster] { return ConfigOf(cluster); };

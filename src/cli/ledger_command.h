@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "src/cli/limit.h"
 #include "src/cli/options.h"
 #include "src/placement/policy.h"
 
@@ -33,7 +34,7 @@ struct LedgerCommandOptions {
   std::string pod;                 // explain, limit: NAME, NAMESPACE/NAME or pod/NAME
   bool details = false;
   bool watch = false;
-  std::string memory, compute;  // limit
+  NewLimits limits;
   std::string policy{placement::kDefaultPolicy};
 };
 

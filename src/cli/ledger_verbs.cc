@@ -17,11 +17,11 @@ Action AddLedgerVerb(CLI::App* app, LedgerVerb verb) {
 
 void AddLimitOptions(CLI::App* app, LedgerCommandOptions* options) {
   app->add_option(
-         "--memory", options->memory,
+         "--memory", options->limits.memory,
          "device memory on each GPU, at most what was granted: 8Gi, CONTAINER=8Gi, GPU_UUID=8Gi, "
          "or a list of these, which replaces the earlier list; \"none\": no limit below the grant")
       ->option_text("AMOUNT");
-  app->add_option("--compute", options->compute,
+  app->add_option("--compute", options->limits.compute,
                   "hundredths of each GPU's time, in the same format: 20, CONTAINER=20, "
                   "GPU_UUID=20")
       ->option_text("AMOUNT");

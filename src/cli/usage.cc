@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <tuple>
 
 #include "api/names.h"
@@ -243,6 +244,19 @@ Result<std::string> ShowTop(const ClusterUses& all, std::string_view ns, const S
   }
   list.extra_members.emplace_back("problems", std::move(problems));
   return Print(std::move(list), style);
+}
+
+std::vector<ContainerUse> UsesOf(const ClusterUses& all, std::string_view ns,
+                                 std::string_view pod) {
+  std::vector<ContainerUse> uses;
+  std::ranges::copy_if(all.uses, std::back_inserter(uses),
+                       [&](const ContainerUse& use) { return use.ns == ns && use.pod == pod; });
+  return uses;
+}
+
+Status UsageProblem(const Result<ClusterUses>& uses) {
+  if (!uses.ok()) return uses.status();
+  return uses->problems.empty() ? Status::Ok() : uses->problems.begin()->second;
 }
 
 Status ProblemOf(const ClusterUses& uses) {

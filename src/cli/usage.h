@@ -68,6 +68,11 @@ std::string TextOfNodeWithoutAgent(std::string_view node);
 // Decodes the page /containers of an agent. INVALID_ARGUMENT: it is not that page.
 Result<UsagePage> DecodeUses(std::string_view text);
 
+// The usage of one pod's containers.
+std::vector<ContainerUse> UsesOf(const ClusterUses& all, std::string_view ns, std::string_view pod);
+// Why the usage of a pod is unknown; OK if the agent of its node has answered. `uses`: read from
+// this agent only.
+Status UsageProblem(const Result<ClusterUses>& uses);
 // An error with its remedy if agents failed and none reported usage; otherwise OK.
 Status ProblemOf(const ClusterUses& uses);
 
