@@ -160,22 +160,22 @@ class ExplanationWriter {
   }
 
   void WriteDevices() {
-    TextTable table({"CONTAINER", "GPU", "MODEL", "SHARE", "UUID"});
+    TextTable table{{"CONTAINER", "GPU", "MODEL", "SHARE", "UUID"}};
     for (const auto& [container, shares] : explanation_.pod.assignment().containers) {
       for (const device::DeviceShare& share : shares) {
         const auto same = [&](const DeviceView& device) { return device.uuid == share.uuid; };
         const auto device = std::ranges::find_if(explanation_.devices, same);
         const bool known = device != explanation_.devices.end() && device->gpu != nullptr;
-        table.Add({container, known ? device->name : "-",
-                   known ? device::ShortModel(device->gpu->model) : "-",
-                   share.compute == kWholeGpu
-                       ? "whole"
-                       : fmt::format("{} GPU, {}", GpuCountText(share.compute.count()),
-                                     MemoryText(share.memory)),
-                   share.uuid});
+        table.rows.push_back({container, known ? device->name : "-",
+                              known ? device::ShortModel(device->gpu->model) : "-",
+                              share.compute == kWholeGpu
+                                  ? "whole"
+                                  : fmt::format("{} GPU, {}", GpuCountText(share.compute.count()),
+                                                MemoryText(share.memory)),
+                              share.uuid});
       }
     }
-    if (table.empty()) return;
+    if (table.rows.empty()) return;
     output_.AddEmptyLine();
     output_.AddTable(table, 2);
   }
@@ -222,13 +222,13 @@ class ExplanationWriter {
     if (explanation_.candidates.empty()) return;
     output_.AddEmptyLine();
     output_.AddLine(heading);
-    TextTable table({"RANK", "NODE", "SCORE", "MADE OF"});
+    TextTable table{{"RANK", "NODE", "SCORE", "MADE OF"}};
     for (const Candidate& candidate : explanation_.candidates) {
       const bool here = candidate.node == explanation_.pod.node;
-      table.Add({fmt::format("{}/{}", candidate.rank, explanation_.fitting_count),
-                 Cell(candidate.node + (here ? " (here" + NoteOf(candidate) + ")" : ""),
-                      here ? Tone::kGood : Tone::kPlain),
-                 ScoreText(candidate.score), TermsText(candidate)});
+      table.rows.push_back({fmt::format("{}/{}", candidate.rank, explanation_.fitting_count),
+                            Cell(candidate.node + (here ? " (here" + NoteOf(candidate) + ")" : ""),
+                                 here ? Tone::kGood : Tone::kPlain),
+                            ScoreText(candidate.score), TermsText(candidate)});
     }
     output_.AddTable(table, 2);
   }
@@ -239,11 +239,11 @@ class ExplanationWriter {
     output_.AddLine("Nodes closest to having room:");
     for (const Misfit& misfit : explanation_.nearest) {
       output_.AddLine(fmt::format("  {}: {}", misfit.node, misfit.reason));
-      TextTable table({"GPU", "WHY NOT"});
+      TextTable table{{"GPU", "WHY NOT"}};
       for (const auto& [gpu, why] : misfit.gpus) {
-        table.Add({gpu, why.empty() ? Cell("fits", Tone::kGood) : Cell(why)});
+        table.rows.push_back({gpu, why.empty() ? Cell("fits", Tone::kGood) : Cell(why)});
       }
-      if (!table.empty()) output_.AddTable(table, 4);
+      if (!table.rows.empty()) output_.AddTable(table, 4);
     }
   }
 
@@ -261,21 +261,8 @@ class ExplanationWriter {
   TextOutput output_;
 };
 
-std::string_view FindingId(Finding finding) {
-  switch (finding) {
-    case Finding::kEnded:
-      return "ended";
-    case Finding::kNoGpus:
-      return "no-gpus";
-    case Finding::kInvalidRequest:
-      return "unreadable";
-    case Finding::kPlaced:
-      return "placed";
-    case Finding::kWaits:
-      return "waits";
-  }
-  return "";
-}
+// By Finding.
+constexpr std::string_view kFindingIds[] = {"ended", "no-gpus", "unreadable", "placed", "waits"};
 
 Json JsonOfCandidates(const Explanation& explanation) {
   Json list = Json::MakeArray();
@@ -310,10 +297,11 @@ Json JsonOfNearest(const Explanation& explanation) {
 }
 
 Json JsonOfExplanation(const ClusterView& view, const Explanation& explanation) {
-  Json json = Json::MakeObject({{"finding", Json::String(FindingId(explanation.finding))},
-                                {"pod", JsonOfPod(view, explanation.pod)},
-                                {"asks", Json::String(explanation.request_text)},
-                                {"policy", Json::String(explanation.policy)}});
+  Json json = Json::MakeObject(
+      {{"finding", Json::String(kFindingIds[static_cast<size_t>(explanation.finding)])},
+       {"pod", JsonOfPod(view, explanation.pod)},
+       {"asks", Json::String(explanation.request_text)},
+       {"policy", Json::String(explanation.policy)}});
   if (!explanation.invalid_reason.empty())
     json.Set("problem", Json::String(explanation.invalid_reason));
   if (!explanation.gates.empty()) json.Set("gates", Json::Strings(explanation.gates));

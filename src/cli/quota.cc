@@ -8,12 +8,7 @@ namespace tessera::cli {
 namespace {
 
 std::string PoolsText(const std::vector<std::string>& pools) {
-  std::string text;
-  for (const std::string& pool : pools) {
-    if (!text.empty()) text += ",";
-    text += pool;
-  }
-  return text.empty() ? "any" : text;
+  return pools.empty() ? "any" : fmt::format("{}", fmt::join(pools, ","));
 }
 
 // A limit, or its remainder. "?": unknown; "-": no limit.
@@ -70,8 +65,8 @@ Json JsonOfLine(const QuotaLine& line) {
 }
 
 TextTable QuotaTable(const std::vector<QuotaLine>& lines, bool limits_known) {
-  TextTable table(kColumns);
-  for (const QuotaLine& line : lines) table.Add(CellsOf(line, limits_known));
+  TextTable table{kColumns};
+  for (const QuotaLine& line : lines) table.rows.push_back(CellsOf(line, limits_known));
   return table;
 }
 

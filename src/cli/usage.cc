@@ -290,7 +290,7 @@ TextTable UsesTable(const std::vector<ContainerUse>& uses) {
   std::vector<std::string> columns{"CONTAINER", "GPU", "MEMORY", "LIMIT", "PEAK", "REFUSED"};
   columns.insert(columns.end(), kComputeColumns.begin(), kComputeColumns.end());
   columns.insert(columns.end(), {"CLASS", "UNACCOUNTED"});
-  TextTable table(columns);
+  TextTable table{columns};
   for (const ContainerUse& use : uses) {
     std::string limit =
         use.limit < use.granted
@@ -301,7 +301,7 @@ TextTable UsesTable(const std::vector<ContainerUse>& uses) {
     for (std::string& text : ComputeTexts(use)) row.emplace_back(std::move(text));
     row.emplace_back(use.compute_class.empty() ? kUnknown : use.compute_class);
     row.emplace_back(use.limited ? MemoryText(use.unaccounted) : kUnknown);
-    table.Add(std::move(row));
+    table.rows.push_back(std::move(row));
   }
   return table;
 }

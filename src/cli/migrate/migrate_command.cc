@@ -50,11 +50,7 @@ Result<MigrationFacts> ReadMigrationFacts(ClusterClient& api) {
 
 Status CheckObstacles(const Migration& migration) {
   if (migration.obstacles.empty()) return Status::Ok();
-  std::string text;
-  for (const std::string& obstacle : migration.obstacles) {
-    text += (text.empty() ? "" : "; ") + obstacle;
-  }
-  return Error(Code::kFailedPrecondition, "{}", text);
+  return Error(Code::kFailedPrecondition, "{}", fmt::join(migration.obstacles, "; "));
 }
 
 Status Confirm(const MigrateOptions& options) {

@@ -15,9 +15,9 @@ template <typename Rows, typename CellsOf>
 void AddTable(std::vector<std::string> columns, const Rows& rows, bool wide, CellsOf cells_of,
               TextOutput* output) {
   if (rows.empty()) return;
-  TextTable table(std::move(columns));
+  TextTable table{std::move(columns)};
   const size_t shown = wide ? rows.size() : std::min(rows.size(), kMaxRows);
-  for (size_t i = 0; i < shown; ++i) table.Add(cells_of(rows[i]));
+  for (size_t i = 0; i < shown; ++i) table.rows.push_back(cells_of(rows[i]));
   output->AddTable(table);
   if (shown < rows.size()) {
     output->AddLine(fmt::format("and {} more: -o wide shows all", rows.size() - shown));

@@ -40,8 +40,8 @@ Result<std::string> CustomColumnsText(const Listing& listing, const Style& style
   std::vector<std::string> names;
   for (const ListingQuery::CustomColumn& column : style.query->columns)
     names.push_back(column.name);
-  TextTable table(std::move(names));
-  table.ShowHeader(style.shows_header);
+  TextTable table{std::move(names)};
+  table.shows_header = style.shows_header;
   for (const Listing::Row& row : listing.rows) {
     std::vector<Cell> cells;
     for (const ListingQuery::CustomColumn& column : style.query->columns) {
@@ -52,7 +52,7 @@ Result<std::string> CustomColumnsText(const Listing& listing, const Style& style
       }
       cells.emplace_back(values.empty() ? "<none>" : text);
     }
-    table.Add(std::move(cells));
+    table.rows.push_back(std::move(cells));
   }
   TextOutput output(false);
   output.AddTable(table);
@@ -61,18 +61,19 @@ Result<std::string> CustomColumnsText(const Listing& listing, const Style& style
 
 std::string TableText(Listing listing, const Style& style) {
   TextOutput output(style.color);
-  TextTable table(std::move(listing.columns));
-  table.ShowHeader(style.shows_header);
+  TextTable table{std::move(listing.columns)};
+  table.shows_header = style.shows_header;
   const size_t all = listing.rows.size();
   const size_t shown =
       style.wide() || listing.max_rows == 0 ? all : std::min(all, listing.max_rows);
   for (size_t i = 0; i < shown; ++i) {
-    table.Add(std::move(listing.rows[i].cells));
-    if (!listing.rows[i].second_line.empty()) table.Add(std::move(listing.rows[i].second_line));
+    table.rows.push_back(std::move(listing.rows[i].cells));
+    if (!listing.rows[i].second_line.empty())
+      table.rows.push_back(std::move(listing.rows[i].second_line));
   }
-  if (!table.empty()) output.AddTable(table);
+  if (!table.rows.empty()) output.AddTable(table);
   if (shown < all) output.AddLine(fmt::format("and {} {}", all - shown, listing.hidden_rows));
-  if (table.empty() && !listing.empty_text.empty()) output.AddLine(listing.empty_text);
+  if (table.rows.empty() && !listing.empty_text.empty()) output.AddLine(listing.empty_text);
   if (!listing.note.empty()) output.AddLine(listing.note);
   return output.Take();
 }

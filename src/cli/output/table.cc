@@ -10,21 +10,8 @@ namespace {
 
 constexpr size_t kColumnGap = 3;
 
-std::string_view EscapeCodeOf(Tone tone) {
-  switch (tone) {
-    case Tone::kPlain:
-      return "";
-    case Tone::kGood:
-      return "\033[32m";
-    case Tone::kBad:
-      return "\033[31m";
-    case Tone::kQuiet:
-      return "\033[2m";
-    case Tone::kHead:
-      return "\033[1m";
-  }
-  return "";
-}
+// By Tone.
+constexpr std::string_view kEscapeCodes[] = {"", "\033[32m", "\033[31m", "\033[2m", "\033[1m"};
 
 }  // namespace
 
@@ -33,7 +20,7 @@ void TextOutput::Append(std::string_view printable, Tone tone) {
     text_ += printable;
     return;
   }
-  text_.append(EscapeCodeOf(tone)).append(printable).append("\033[0m");
+  text_.append(kEscapeCodes[static_cast<size_t>(tone)]).append(printable).append("\033[0m");
 }
 
 void TextOutput::AddLine(std::string_view text, Tone tone) {
@@ -42,14 +29,14 @@ void TextOutput::AddLine(std::string_view text, Tone tone) {
 }
 
 void TextOutput::AddTable(const TextTable& table, size_t indent) {
-  std::vector<std::vector<Cell>> rows(table.shows_header() ? 1 : 0);
-  for (const std::string& column : table.columns()) {
-    if (table.shows_header()) rows[0].emplace_back(column, Tone::kHead);
+  std::vector<std::vector<Cell>> rows(table.shows_header ? 1 : 0);
+  for (const std::string& column : table.columns) {
+    if (table.shows_header) rows[0].emplace_back(column, Tone::kHead);
   }
-  for (const std::vector<Cell>& row : table.rows()) {
+  for (const std::vector<Cell>& row : table.rows) {
     for (Cell& cell : rows.emplace_back(row)) cell.text = Printable(cell.text);
   }
-  std::vector<size_t> widths(table.columns().size());
+  std::vector<size_t> widths(table.columns.size());
   for (const std::vector<Cell>& row : rows) {
     for (size_t n = 0; n < row.size(); ++n) widths[n] = std::max(widths[n], WidthOf(row[n].text));
   }

@@ -23,21 +23,10 @@ struct Cell {
   Tone tone = Tone::kPlain;
 };
 
-class TextTable {
- public:
-  explicit TextTable(std::vector<std::string> columns) : columns_(std::move(columns)) {}
-  // REQUIRES: a cell for each column.
-  void Add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
-  void ShowHeader(bool show) { shows_header_ = show; }
-  bool shows_header() const { return shows_header_; }
-  bool empty() const { return rows_.empty(); }
-  const std::vector<std::string>& columns() const { return columns_; }
-  const std::vector<std::vector<Cell>>& rows() const { return rows_; }
-
- private:
-  std::vector<std::string> columns_;
-  std::vector<std::vector<Cell>> rows_;
-  bool shows_header_ = true;
+struct TextTable {
+  std::vector<std::string> columns;
+  std::vector<std::vector<Cell>> rows;  // each has a cell for each column
+  bool shows_header = true;
 };
 
 class TextOutput {

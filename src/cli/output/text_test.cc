@@ -30,9 +30,9 @@ TEST(PrintableTest, JsonStaysTheSameValue) {
 }
 
 TEST(TableTest, ColumnsAreAsWideAsTheirWidestCell) {
-  TextTable table({"NAME", "X", "LAST"});
-  table.Add({"显存", "1", "é"});
-  table.Add({"a-name-of-some-length", "", "b"});
+  TextTable table{{"NAME", "X", "LAST"}};
+  table.rows.push_back({"显存", "1", "é"});
+  table.rows.push_back({"a-name-of-some-length", "", "b"});
   TextOutput output(false);
   output.AddTable(table);
   EXPECT_EQ(output.Take(),
@@ -42,8 +42,8 @@ TEST(TableTest, ColumnsAreAsWideAsTheirWidestCell) {
 }
 
 TEST(TableTest, ColorsAreOutsideOfTheCells) {
-  TextTable table({"A", "B"});
-  table.Add({Cell("x\033[0m", Tone::kBad), "y"});
+  TextTable table{{"A", "B"}};
+  table.rows.push_back({Cell("x\033[0m", Tone::kBad), "y"});
   TextOutput output(true);
   output.AddTable(table);
   EXPECT_EQ(output.Take(),
