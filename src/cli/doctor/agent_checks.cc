@@ -26,30 +26,24 @@ void CheckAgentPages(const ClusterFacts& facts, DoctorFindings* findings) {
   }
 }
 
-enum class FindingKind { kProblem, kNote };
+// DoctorFindings::Add or AddNote.
+using AddFinding = void (DoctorFindings::*)(std::string, std::string, std::string, std::string);
 
-// Reports each node where the sum of a metric is above `limit`.
-void ReportSum(const ClusterFacts& facts, std::string_view metric, double limit,
-               const char* problem, const char* cause, const char* fix, FindingKind kind,
-               DoctorFindings* findings) {
+// Reports each node where the sum of a metric is not 0.
+void ReportSum(const ClusterFacts& facts, std::string_view metric, const char* problem,
+               const char* cause, const char* fix, AddFinding add, DoctorFindings* findings) {
   for (const auto& [node, page] : facts.agent_metrics) {
-    if (!page.ok()) continue;
-    const double sum = SumOf(*page, metric);
-    if (sum <= limit) continue;
-    const std::string text = fmt::format("{}: {:g}", problem, sum);
-    if (kind == FindingKind::kProblem) {
-      findings->Add("node " + node, text, cause, fix);
-    } else {
-      findings->AddNote("node " + node, text, cause, fix);
-    }
+    const double sum = page.ok() ? SumOf(*page, metric) : 0;
+    if (sum <= 0) continue;
+    (findings->*add)("node " + node, fmt::format("{}: {:g}", problem, sum), cause, fix);
   }
 }
 
 void CheckDriverHangs(const ClusterFacts& facts, DoctorFindings* findings) {
-  ReportSum(facts, "tessera_nvml_stuck_calls", 0, "calls into the driver that hang now",
+  ReportSum(facts, "tessera_nvml_stuck_calls", "calls into the driver that hang now",
             "a GPU does not answer its driver (process state D)",
             "look at dmesg for XIDs; reset the GPU or reboot the node. Other GPUs keep working",
-            FindingKind::kProblem, findings);
+            &DoctorFindings::Add, findings);
 }
 
 void CheckStaleMetrics(const ClusterFacts& facts, DoctorFindings* findings) {
@@ -81,41 +75,41 @@ void CheckReportedXids(const ClusterFacts& facts, DoctorFindings* findings) {
 }
 
 void CheckUnredeemedTokens(const ClusterFacts& facts, DoctorFindings* findings) {
-  ReportSum(facts, "tessera_unredeemed_tokens", 0, "containers that run without their GPUs",
+  ReportSum(facts, "tessera_unredeemed_tokens", "containers that run without their GPUs",
             "the engine started them without tessera-runtime",
             "save the log of the node's agent, which names these pods; delete the agent's pod, "
             "whose successor configures the engine again; then delete the pods that the log names",
-            FindingKind::kProblem, findings);
+            &DoctorFindings::Add, findings);
 }
 
 void CheckLeavingPods(const ClusterFacts& facts, DoctorFindings* findings) {
-  ReportSum(facts, "tessera_leaving_containers", 0, "deleted pods whose processes still use GPUs",
+  ReportSum(facts, "tessera_leaving_containers", "deleted pods whose processes still use GPUs",
             "processes that do not end, mostly in state D",
             "tessera gpus NODE names GPU and pod; end the processes, or reboot the node",
-            FindingKind::kNote, findings);
+            &DoctorFindings::AddNote, findings);
 }
 
 void CheckGrantsOfOtherGpus(const ClusterFacts& facts, DoctorFindings* findings) {
-  ReportSum(facts, "tessera_grants_named_other_gpus_total", 0,
+  ReportSum(facts, "tessera_grants_named_other_gpus_total",
             "grants whose GPUs differ from the kubelet's",
             "pods of one size started together, and the kubelet gave them other device IDs than "
             "the agent preferred",
             "containers have the assigned GPUs; only tools that read PodResources show others",
-            FindingKind::kNote, findings);
+            &DoctorFindings::AddNote, findings);
 }
 
 void CheckJournalRepairs(const ClusterFacts& facts, DoctorFindings* findings) {
-  ReportSum(facts, "tessera_journal_repairs_total", 0, "repairs of the journal of grants",
+  ReportSum(facts, "tessera_journal_repairs_total", "repairs of the journal of grants",
             "the node lost power, or its disk is full or damaged",
-            "check the disk of /var/lib/tessera", FindingKind::kNote, findings);
+            "check the disk of /var/lib/tessera", &DoctorFindings::AddNote, findings);
 }
 
 void CheckRejectedStarts(const ClusterFacts& facts, DoctorFindings* findings) {
-  ReportSum(facts, "tessera_starts_refused_total", 0, "starts of containers that were rejected",
+  ReportSum(facts, "tessera_starts_refused_total", "starts of containers that were rejected",
             "the agent runs with --binding=allocate, and the kubelet admitted pods of one size in "
             "another order than the agent expected",
-            "delete the pods in StartError: their controllers create new ones", FindingKind::kNote,
-            findings);
+            "delete the pods in StartError: their controllers create new ones",
+            &DoctorFindings::AddNote, findings);
 }
 
 void ReportUses(const ClusterFacts& facts, bool (*has_problem)(const ContainerUse&),
