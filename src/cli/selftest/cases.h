@@ -25,9 +25,9 @@ struct TestCase {
   const char* name;
   const char* purpose;        // what the case proves
   std::string_view resource;  // the case is skipped if no node offers it; "": none is needed
-  int amount;
-  const char* args[3];  // for the test image; unused entries are null
-  bool must_fail;       // the program must end with an error
+  int amount = 0;
+  const char* args[3] = {};  // for the test image; unused entries are null
+  bool must_fail = false;    // the program must end with an error
   // Why the case failed; "" if it passed.
   std::string (*judge)(const CaseResult& result);
 };
