@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tessera status`: whether each component of an installation works, and what to do if it does not.
-// ReadInstallation reads objects of the API; StatusOf judges them; status_command prints one screen.
+// ReadInstallation reads objects of the API; StatusOf judges them; status_command prints a screen.
 // Unlike most commands it needs no ledger.
 //
-// Threads: ReadInstallation uses the client's thread; all other functions are pure. Included only in
-// src/cli.
+// Threads: ReadInstallation uses the client's thread; all other functions are pure. Included only
+// in src/cli.
 #pragma once
 
 #include <cstdint>

@@ -19,11 +19,6 @@ namespace {
 constexpr size_t kMaxListedObjects = 10;  // in one line
 constexpr std::string_view kUpgradeFailed = "upgrade-failed";
 
-int64_t CountAt(const Json& json, std::string_view key) {
-  const Json* status = json.Find("status");
-  return status == nullptr ? 0 : status->IntAt(key).value_or(0);
-}
-
 std::string Kubectl(std::string_view rest, std::string_view ns = names::kSystemNamespace) {
   return fmt::format("kubectl -n {} {}", ns, rest);
 }
@@ -114,8 +109,8 @@ void AddProblemOfPod(const InstallationObjects& objects, std::string_view progra
 
 // The line of a DaemonSet: on how many nodes its pods are ready. `name` is shown to users.
 StatusLine DaemonSetLine(std::string name, const Json& set) {
-  const int64_t wanted = CountAt(set, "desiredNumberScheduled");
-  const int64_t ready = CountAt(set, "numberReady");
+  const int64_t wanted = NumberAt(set, {"status", "desiredNumberScheduled"});
+  const int64_t ready = NumberAt(set, {"status", "numberReady"});
   StatusLine line{std::move(name), ready == wanted,
                   fmt::format("{} of {} nodes ready", ready, wanted), ""};
   if (!line.works) line.fix = "see the nodes below";
@@ -133,9 +128,8 @@ StatusLine UnknownLine(std::string name, const Status& status) {
 
 StatusLine DeploymentLine(std::string name, std::string_view program, const Json& deployment,
                           const InstallationObjects& objects) {
-  const Json* spec = deployment.Find("spec");
-  const int64_t wanted = spec == nullptr ? 1 : spec->IntAt("replicas").value_or(1);
-  const int64_t ready = CountAt(deployment, "readyReplicas");
+  const int64_t wanted = NumberAt(deployment, {"spec", "replicas"}, 1);
+  const int64_t ready = NumberAt(deployment, {"status", "readyReplicas"});
   StatusLine line{std::move(name), ready == wanted && wanted > 0,
                   fmt::format("{} of {} replicas ready", ready, wanted), ""};
   if (line.works) return line;
@@ -182,7 +176,7 @@ RestoreProblem ProblemOfOperator(const InstallationObjects& objects) {
   if (deployment.status().code() == Code::kNotFound) {
     return {"the operator is missing", std::string(components::kRestoreOperator)};
   }
-  if (deployment.ok() && CountAt(*deployment, "readyReplicas") == 0) {
+  if (deployment.ok() && NumberAt(*deployment, {"status", "readyReplicas"}) == 0) {
     return {"no replica of the operator is ready",
             Kubectl(fmt::format("describe deployment {}", names::kOperator))};
   }
@@ -232,12 +226,10 @@ StatusLine UnreadableLine(std::string name, const Status& status, std::string_vi
 // The state that the operator reports on its resource.
 StatusLine ResourceLine(const Json& resource) {
   StatusLine line{"resource Tessera", true, "", ""};
-  const Json* metadata = resource.Find("metadata");
-  const int64_t generation = metadata == nullptr ? 0 : metadata->IntAt("generation").value_or(0);
   const Json* ready = ConditionOf(resource, "Ready");
   const Json* degraded = ConditionOf(resource, "Degraded");
-  const bool is_unread =
-      ready == nullptr || ready->IntAt("observedGeneration").value_or(0) < generation;
+  const bool is_unread = ready == nullptr || NumberAt(*ready, {"observedGeneration"}) <
+                                                 NumberAt(resource, {"metadata", "generation"});
   line.works = IsTrue(ready) && !is_unread;
   const Json* shown = IsTrue(degraded) ? degraded : ready;
   if (shown != nullptr) line.detail = TextOfCondition(*shown);
@@ -489,8 +481,8 @@ std::vector<StatusLine> DriverLines(const InstallationObjects& objects) {
     const std::string name = TextAt(set, {"metadata", "name"});
     StatusLine line = DaemonSetLine(fmt::format("driver {}/{}", ns, name), set);
     // The operator replaces the driver's pods one node after another.
-    const int64_t updated = CountAt(set, "updatedNumberScheduled");
-    const int64_t wanted = CountAt(set, "desiredNumberScheduled");
+    const int64_t updated = NumberAt(set, {"status", "updatedNumberScheduled"});
+    const int64_t wanted = NumberAt(set, {"status", "desiredNumberScheduled"});
     if (updated < wanted) {
       line.detail += fmt::format(", {} of {} have the newest driver", updated, wanted);
     }

@@ -32,10 +32,9 @@ std::string ReasonOf(const Json& resource) {
 }
 
 bool IsReady(const Json& resource) {
-  const Json* metadata = resource.Find("metadata");
   const Json* ready = ConditionOf(resource, "Ready");
-  return IsTrue(ready) && ready->IntAt("observedGeneration").value_or(0) >=
-                              metadata->IntAt("generation").value_or(0);
+  return IsTrue(ready) &&
+         NumberAt(*ready, {"observedGeneration"}) >= NumberAt(resource, {"metadata", "generation"});
 }
 
 }  // namespace
