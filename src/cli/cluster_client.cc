@@ -81,6 +81,13 @@ Result<Json> ClusterClient::Get(const kube::ObjectRef& object) {
   return Await<Json>([&](auto done) { return client_.Get(object, std::move(done)); });
 }
 
+Result<std::optional<Json>> ClusterClient::Find(const ObjectId& id) {
+  Result<Json> object = Get(id);
+  if (object.status().code() == Code::kNotFound) return std::optional<Json>();
+  RETURN_IF_ERROR(object.status());
+  return std::optional(*std::move(object));
+}
+
 Result<Json> ClusterClient::Create(const kube::ObjectRef& object, const Json& body) {
   return Await<Json>([&](auto done) { return client_.Create(object, body, std::move(done)); });
 }

@@ -14,6 +14,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -62,6 +63,8 @@ class ClusterClient {
 
   Result<Json> Get(const ObjectId& id);
   Result<Json> Get(const kube::ObjectRef& object);
+  // nullopt if the object or its type does not exist.
+  Result<std::optional<Json>> Find(const ObjectId& id);
   Result<Json> Create(const kube::ObjectRef& object, const Json& body);
   // Server-side apply by manager "tessera", which takes over fields of other managers.
   Result<Json> Apply(const Json& object, bool dry_run);

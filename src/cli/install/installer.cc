@@ -75,11 +75,10 @@ Result<std::vector<Json>> ObjectsToInstall(const Json& spec) {
 }
 
 Status CheckByServer(ClusterClient& api, const std::vector<Json>& objects) {
-  const Result<Json> ns = api.Get(IdOf(components::SystemNamespace()));
-  if (!ns.ok() && ns.status().code() != Code::kNotFound) return ns.status();
+  ASSIGN_OR_RETURN(const std::optional<Json> ns, api.Find(IdOf(components::SystemNamespace())));
   std::vector<std::string> problems;
   for (const Json& object : objects) {
-    ASSIGN_OR_RETURN(std::string why, WhyRejected(api, object, ns.ok()));
+    ASSIGN_OR_RETURN(std::string why, WhyRejected(api, object, ns.has_value()));
     if (!why.empty()) problems.push_back(std::move(why));
   }
   if (problems.empty()) return Status::Ok();
@@ -98,9 +97,8 @@ Status CheckServerVersion(ClusterClient& api) {
 }
 
 Result<std::optional<InstallationRecord>> FindInstallation(ClusterClient& api) {
-  const Result<Json> object = api.Get(InventoryId());
-  if (object.status().code() == Code::kNotFound) return std::optional<InstallationRecord>();
-  RETURN_IF_ERROR(object.status());
+  ASSIGN_OR_RETURN(const std::optional<Json> object, api.Find(InventoryId()));
+  if (!object) return std::optional<InstallationRecord>();
   ASSIGN_OR_RETURN(InstallationRecord installation, ReadInventory(*object));
   return std::optional(std::move(installation));
 }
@@ -111,9 +109,8 @@ ObjectId TesseraResourceId() {
 }
 
 Status CheckNoOperator(ClusterClient& api) {
-  const Result<Json> resource = api.Get(TesseraResourceId());
-  if (resource.status().code() == Code::kNotFound) return Status::Ok();
-  RETURN_IF_ERROR(resource.status());
+  ASSIGN_OR_RETURN(const std::optional<Json> resource, api.Find(TesseraResourceId()));
+  if (!resource) return Status::Ok();
   return Error(Code::kFailedPrecondition,
                "Tessera is installed by its operator: use \"tessera upgrade\", which keeps its "
                "settings, or change them in its resource: \"kubectl edit tessera tessera\"; "
@@ -127,10 +124,8 @@ Status WaitForNamespaceDeletion(ClusterClient& api, InstallLock& lock, std::FILE
   std::string why;
   const Status wait_status = api.WaitUntil(api.Now() + timeout, [&]() -> Result<bool> {
     RETURN_IF_ERROR(lock.Renew());
-    const Result<Json> ns = api.Get(id);
-    if (ns.status().code() == Code::kNotFound) return true;
-    RETURN_IF_ERROR(ns.status());
-    if (!IsBeingDeleted(*ns)) return true;
+    ASSIGN_OR_RETURN(const std::optional<Json> ns, api.Find(id));
+    if (!ns || !IsBeingDeleted(*ns)) return true;
     if (!is_being_deleted)
       fmt::print(out, "{} is being deleted: waiting until it is gone\n", id.Text());
     std::fflush(out);
@@ -156,13 +151,12 @@ Status PrintChanges(ClusterClient& api, std::FILE* out, const InstallationRecord
   size_t changed = 0;
   for (const Json& object : objects) {
     const ObjectId id = IdOf(object);
-    const Result<Json> current = api.Get(id);
-    if (current.status().code() == Code::kNotFound) {
+    ASSIGN_OR_RETURN(const std::optional<Json> current, api.Find(id));
+    if (!current) {
       fmt::print(out, "{}: created\n", id.Text());
       ++changed;
       continue;
     }
-    RETURN_IF_ERROR(current.status());
     // A dry run of the server returns the object as it would be. An invalid object is rejected
     // here, before any object has changed.
     ASSIGN_OR_RETURN(const Json planned, api.Apply(object, /*dry_run=*/true));
@@ -218,9 +212,8 @@ Status Installer::Install(const Json& spec, bool force) {
   }
   InstallationRecord next{.version = std::string(kTesseraVersion), .spec = spec};
   RETURN_IF_ERROR(WaitForNamespaceDeletion(api_, lock_, out_, waits_.timeout));
-  const Result<Json> ns = api_.Get(IdOf(objects.front()));
-  if (!ns.ok() && ns.status().code() != Code::kNotFound) return ns.status();
-  next.owns_namespace = before.owns_namespace || !ns.ok();
+  ASSIGN_OR_RETURN(const std::optional<Json> ns, api_.Find(IdOf(objects.front())));
+  next.owns_namespace = before.owns_namespace || !ns;
   RETURN_IF_ERROR(SkipObjectsOfOthers(&objects));
   return Apply(before, std::move(next), objects);
 }
@@ -263,9 +256,8 @@ Status Installer::SkipObjectsOfOthers(std::vector<Json>* objects) {
   for (auto object = objects->begin(); object != objects->end(); ++object) {
     const ObjectId id = IdOf(*object);
     if (id.kind != "RuntimeClass") continue;
-    const Result<Json> current = api_.Get(id);
-    if (current.status().code() == Code::kNotFound) break;
-    RETURN_IF_ERROR(current.status());
+    ASSIGN_OR_RETURN(const std::optional<Json> current, api_.Find(id));
+    if (!current) break;
     const Json::Array& owners = ItemsAt(*current, {"metadata", "ownerReferences"});
     if (owners.empty()) break;
     fmt::print(out_, "{}: left to its owner, {}\n", id.Text(),

@@ -2,6 +2,7 @@
 #include "src/cli/install/operator_installer.h"
 
 #include <chrono>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -54,9 +55,8 @@ Status OperatorInstaller::Install(const Json& spec, bool force) {
   bool replaces_spec = false;
   if (force) {
     RETURN_IF_ERROR(CheckServerVersion(api_));
-    const Result<Json> resource = api_.Get(TesseraResourceId());
-    if (!resource.ok() && resource.status().code() != Code::kNotFound) return resource.status();
-    replaces_spec = resource.ok();
+    ASSIGN_OR_RETURN(const std::optional<Json> resource, api_.Find(TesseraResourceId()));
+    replaces_spec = resource.has_value();
   }
   if (!replaces_spec) RETURN_IF_ERROR(CheckNothingInstalled(force));
   return Apply(objects, replaces_spec, &lock);

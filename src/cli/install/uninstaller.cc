@@ -105,18 +105,15 @@ Status Uninstaller::WaitUntil(const std::function<Result<bool>()>& is_done) {
 
 Status Uninstaller::WaitUntilGone(const ObjectId& id) {
   return WaitUntil([&]() -> Result<bool> {
-    const Result<Json> object = api_.Get(id);
-    if (object.status().code() == Code::kNotFound) return true;
-    RETURN_IF_ERROR(object.status());
-    return false;
+    ASSIGN_OR_RETURN(const std::optional<Json> object, api_.Find(id));
+    return !object;
   });
 }
 
 // If the operator has installed Tessera, its resource has the settings.
 Status Uninstaller::ReadSpecOfTesseraResource() {
-  const Result<Json> resource = api_.Get(TesseraResourceId());
-  if (resource.status().code() == Code::kNotFound) return Status::Ok();
-  RETURN_IF_ERROR(resource.status());
+  ASSIGN_OR_RETURN(const std::optional<Json> resource, api_.Find(TesseraResourceId()));
+  if (!resource) return Status::Ok();
   const Json* spec = resource->Find("spec");
   if (spec != nullptr && spec->is_object()) installation_.spec = *spec;
   return Status::Ok();
@@ -304,9 +301,8 @@ Status Uninstaller::RemoveNodeFields() {
 Status Uninstaller::DeleteNamespace() {
   const Json ns = components::SystemNamespace();
   const ObjectId id = IdOf(ns);
-  const Result<Json> current = api_.Get(id);
-  if (current.status().code() == Code::kNotFound) return Status::Ok();
-  RETURN_IF_ERROR(current.status());
+  ASSIGN_OR_RETURN(const std::optional<Json> current, api_.Find(id));
+  if (!current) return Status::Ok();
   // Without an inventory, the label shows whether an installation created the namespace.
   const bool is_labeled =
       TextAt(*current, {"metadata", "labels", "app.kubernetes.io/part-of"}) == "tessera";

@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -169,10 +170,9 @@ Status Upgrade(const InstallFlags& flags) {
   ASSIGN_OR_RETURN(const Json changes, ReadSettings(flags.spec));
   ASSIGN_OR_RETURN(kube::Config config, ConfigOf(flags.cluster));
   ClusterClient api(std::move(config), kRequestTimeout);
-  const Result<Json> resource = api.Get(TesseraResourceId());
-  if (!resource.ok() && resource.status().code() != Code::kNotFound) return resource.status();
+  ASSIGN_OR_RETURN(const std::optional<Json> resource, api.Find(TesseraResourceId()));
   if (!flags.output.empty()) {
-    if (resource.ok()) {
+    if (resource) {
       const Json* stored = flags.reset ? nullptr : resource->Find("spec");
       ASSIGN_OR_RETURN(const std::vector<Json> objects,
                        OperatorObjects(stored ? CombineSpecs(*stored, changes) : changes));
@@ -186,7 +186,7 @@ Status Upgrade(const InstallFlags& flags) {
     PrintObjects(objects, flags.output);
     return Status::Ok();
   }
-  if (resource.ok()) {
+  if (resource) {
     return OperatorInstaller(api, stdout, WaitsOf(flags))
         .Upgrade(*resource, changes, flags.reset, !flags.dry_run.empty());
   }
