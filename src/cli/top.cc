@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tessera top`: the GPU usage of containers with a share, once or repeatedly. Unlike other commands
-// it reads only the agents' pages, and needs no ledger (src/ledger).
+// `tessera top`: the GPU usage of containers with a share, once or repeatedly. Unlike other
+// commands it reads only the agents' pages, and needs no ledger (src/ledger).
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
