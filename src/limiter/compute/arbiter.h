@@ -143,11 +143,12 @@ class Arbiter {
     int64_t read_at = 0, stopped_at = 0;
     int64_t charged = 0, copied = 0, pool = 0, used_since_tick = 0;
     int64_t in_flight = 0, last_launch = 0, last_wait = 0, last_limited = 0, longest = 0;
-    bool is_known = false;       // was read at least once
-    bool is_present = false;     // worked recently (kAbsentTime), and is not stopped
-    bool is_idle = true;         // no work in flight, and none recently (kIdleTime)
-    bool is_below_share = true;  // idle, or without a backlog while most of its lead is unused
-    bool is_stopped = false;     // kComputeStop is set
+    bool is_known = false;    // was read at least once
+    bool is_present = false;  // worked recently (kAbsentTime), and is not stopped
+    bool is_idle = true;      // no work in flight, and none recently (kIdleTime)
+    // Idle, at its hard limit, or without a backlog while most of its lead is unused.
+    bool is_below_share = true;
+    bool is_stopped = false;  // kComputeStop is set
     // While another container has a turn, this container is held. Waits during this time and
     // shortly after it do not prove a backlog. `last_denied` is the time of the last wait that
     // proves a backlog.

@@ -45,10 +45,20 @@ void Arbiter::DecidePools(int64_t now) {
   weights = std::max(weights, 1e-6);
   int active = 0;
   int64_t in_flight = 0;
+  const bool has_long_work = std::ranges::any_of(containers_, [](const ContainerState& container) {
+    return std::ranges::any_of(container.processes, &ProcessState::has_long_work);
+  });
   for (ContainerState& container : containers_) {
     const int64_t lead = container.pool - container.charged, max_lead = MaxLead(container, weights);
     const bool backlog = now - container.last_denied < BacklogMemory();
-    container.is_below_share = container.is_idle || (lead >= max_lead * 3 / 4 && !backlog);
+    // A container whose limit is at most its weight gets its whole share when it is at its limit,
+    // so its unused lead must not hold back the pools of the others. While long kernels are in use,
+    // its lead must hold them back: long kernels delay the container, which then makes up for the
+    // delay and is at its limit for only a moment.
+    const bool at_hard_limit =
+        !has_long_work && container.limit <= container.weight && IsAtLimit(now, container);
+    container.is_below_share =
+        container.is_idle || at_hard_limit || (lead >= max_lead * 3 / 4 && !backlog);
     // A stopped container keeps its pool, and its pool grows again after the stop.
     container.is_stopped = (container.flags & kComputeStop) != 0;
     active += !container.is_idle && !container.is_stopped;

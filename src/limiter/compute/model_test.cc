@@ -531,6 +531,21 @@ TEST(ComputeModelTest, ALowClassUsesWhatAHighClassAtItsLimitLeaves) {
   }
 }
 
+TEST(ComputeModelTest, AnElasticShareGetsWhatManyHardLimitsLeave) {
+  for (const double length : {20 * kUs, 200 * kUs, 1 * kMs}) {
+    const Load load = Steady(length);
+    std::vector<TenantOptions> tenants(8, HardLimit(0.07, load));
+    tenants.push_back({.share = {.request = 0.13, .limit = 0.5}, .processes = {load}});
+    SharedGpu gpu({.tenants = tenants});
+    gpu.Run();
+    for (size_t i = 0; i < 8; ++i) EXPECT_TRUE(Holds(gpu.UsageOf(i), 7)) << i;
+    const double elastic = gpu.UsageOf(8).mean;
+    std::printf("13 to 50 beside eight limits of 7, kernels of %4.0f us: %.1f\n", length / kUs,
+                elastic);
+    EXPECT_GT(elastic, 39) << "of the 44 that the others leave";
+  }
+}
+
 // A kernel of 5 ms takes three turns. If the high class had turns between them, it would end after
 // 11 ms. The pauses of the high class meet the kernels of the low class at different points.
 TEST(ComputeModelTest, ALowClassIsOffTheGpuWithinTenMilliseconds) {
