@@ -8,8 +8,8 @@
 #include "api/names.h"
 #include "src/base/strings.h"
 #include "src/device/request.h"
+#include "src/formats/text_edit.h"
 #include "src/formats/yaml.h"
-#include "src/formats/yaml_patcher.h"
 
 namespace tessera::console {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/formats/toml_patcher.h"
+#include "src/formats/text_edit.h"
 
 #include <algorithm>
 #include <optional>
@@ -16,6 +16,22 @@ using toml_scan::ItemList;
 using toml_scan::Span;
 using toml_scan::Statement;
 using toml_scan::StatementKind;
+
+// `plugins."io.containerd.grpc.v1.cri".containerd`, for messages and headers.
+std::string TomlKeyText(const KeyPath& path) {
+  std::string out;
+  for (const std::string& key : path) {
+    if (!out.empty()) out += '.';
+    const bool bare = !key.empty() && std::all_of(key.begin(), key.end(), [](unsigned char c) {
+      return std::isalnum(c) || c == '_' || c == '-';
+    });
+    if (bare)
+      out += key;
+    else
+      AppendJsonString(key, &out);
+  }
+  return out;
+}
 
 size_t CommonLength(const KeyPath& a, const KeyPath& b) {
   return std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
@@ -403,21 +419,6 @@ Result<std::string> PatchToml(std::string_view text, const std::vector<TextEdit>
                  reparsed.ok() ? "" : ": ", reparsed.status().message());
   }
   return patched;
-}
-
-std::string TomlKeyText(const KeyPath& path) {
-  std::string out;
-  for (const std::string& key : path) {
-    if (!out.empty()) out += '.';
-    const bool bare = !key.empty() && std::all_of(key.begin(), key.end(), [](unsigned char c) {
-      return std::isalnum(c) || c == '_' || c == '-';
-    });
-    if (bare)
-      out += key;
-    else
-      AppendJsonString(key, &out);
-  }
-  return out;
 }
 
 }  // namespace tessera

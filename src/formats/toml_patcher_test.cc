@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/formats/toml_patcher.h"
+#include "src/formats/text_edit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/formats/yaml_patcher.h"
+#include "src/formats/text_edit.h"
 
 #include <yaml.h>
 

@@ -7,9 +7,8 @@
 
 #include "src/base/file.h"
 #include "src/base/strings.h"
-#include "src/formats/json_patcher.h"
+#include "src/formats/text_edit.h"
 #include "src/formats/toml.h"
-#include "src/formats/toml_patcher.h"
 
 namespace tessera::engine {
 namespace {

@@ -9,9 +9,8 @@
 #include <map>
 #include <random>
 
-#include "src/formats/json_patcher.h"
+#include "src/formats/text_edit.h"
 #include "src/formats/toml.h"
-#include "src/formats/toml_patcher.h"
 #include "src/runtime/engine/text_diff.h"
 
 namespace tessera::engine {
