@@ -25,54 +25,17 @@ Status WrongKind(std::string_view key, std::string_view wanted, const Json* foun
 }  // namespace
 
 std::string_view KindName(Json::Kind kind) {
-  switch (kind) {
-    case Json::Kind::kNull:
-      return "null";
-    case Json::Kind::kBool:
-      return "a boolean";
-    case Json::Kind::kNumber:
-      return "a number";
-    case Json::Kind::kString:
-      return "a string";
-    case Json::Kind::kArray:
-      return "an array";
-    case Json::Kind::kObject:
-      return "an object";
-  }
-  return "unknown";
+  static constexpr std::string_view kNames[] = {"null",     "a boolean", "a number",
+                                                "a string", "an array",  "an object"};
+  return kNames[static_cast<size_t>(kind)];
 }
 
-Json Json::Bool(bool value) {
-  Json json;
-  json.value_ = value;
-  return json;
-}
-
+Json Json::Bool(bool value) { return Json(Value(value)); }
 Json Json::Int(int64_t value) { return NumberText(std::to_string(value)); }
-
-Json Json::NumberText(std::string text) {
-  Json json;
-  json.value_ = Number{std::move(text)};
-  return json;
-}
-
-Json Json::String(std::string_view value) {
-  Json json;
-  json.value_ = std::string(value);
-  return json;
-}
-
-Json Json::MakeArray(Array items) {
-  Json json;
-  json.value_ = std::move(items);
-  return json;
-}
-
-Json Json::MakeObject(Object members) {
-  Json json;
-  json.value_ = std::move(members);
-  return json;
-}
+Json Json::NumberText(std::string text) { return Json(Number{std::move(text)}); }
+Json Json::String(std::string_view value) { return Json(std::string(value)); }
+Json Json::MakeArray(Array items) { return Json(std::move(items)); }
+Json Json::MakeObject(Object members) { return Json(std::move(members)); }
 
 Json Json::Strings(const std::vector<std::string>& values) {
   Array items;

@@ -100,6 +100,8 @@ class Json {
   };
   using Value = std::variant<std::monostate, bool, Number, std::string, Array, Object>;
 
+  explicit Json(Value value) : value_(std::move(value)) {}
+
   Value value_;
   int line_ = 0;
 };
