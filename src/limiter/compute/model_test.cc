@@ -134,6 +134,23 @@ TEST(ComputeModelTest, OverlappingStreamsGetTheirSharesWithoutNvml) {
   }
 }
 
+// Short kernels of many streams need NVML's measure, which arrives once a second.
+TEST(ComputeModelTest, ProcessesWithManyStreamsGetTheirShareAfterFiveSeconds) {
+  for (const double length : {20 * kUs, 100 * kUs, 2 * kMs}) {
+    for (const int sync_every : {0, 16}) {
+      const Load load{.kernels = {{length, 0.2}}, .streams = 8, .sync_every = sync_every};
+      TenantOptions four_processes = HardLimit(0.5, load);
+      four_processes.processes.assign(4, load);
+      SharedGpu gpu({.tenants = {four_processes, HardLimit(0.3, Steady(200 * kUs))},
+                     .length = 10 * kSeconds});
+      gpu.Run();
+      EXPECT_TRUE(Holds(gpu.UsageOf(0, 5 * kSeconds), 50)) << length << ", " << sync_every;
+      EXPECT_NEAR(gpu.UsageOf(0).mean, 50, 4) << "at first; " << length << ", " << sync_every;
+      EXPECT_TRUE(Holds(gpu.UsageOf(1), 30)) << length << ", " << sync_every;
+    }
+  }
+}
+
 // Kernels of a program with shapes that change. Their mean length differs from `length` by a factor
 // that depends on `power`.
 Load Dynamic(double length, double power, Load::Grids grids = Load::Grids::kNew) {
