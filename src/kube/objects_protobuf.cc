@@ -68,45 +68,22 @@ Status ReadTime(std::string_view message, WallTime* time) {
 Status ReadMeta(std::string_view message, const KeptFields& kept, ObjectMeta* out) {
   WireReader reader(message);
   while (reader.Next()) {
-    Status status;
-    switch (reader.field()) {
-      case 1:
-        out->name = reader.Bytes();
-        break;
-      case 3:
-        out->ns = reader.Bytes();
-        break;
-      case 5:
-        out->uid = Uid(reader.Bytes());
-        break;
-      case 6:
-        out->resource_version = reader.Bytes();
-        break;
-      case 8:
-        status = ReadTime(reader.Bytes(), &out->created);
-        break;
-      case 9:
-        out->deleting = true;
-        break;
-      case 11:
-        status = AddText(reader.Bytes(), kept.label, &out->labels);
-        break;
-      case 12:
-        status = AddText(reader.Bytes(), kept.annotation, &out->annotations);
-        break;
-      case 13: {  // ownerReferences
-        WireReader owner(reader.Bytes());
-        while (owner.Next()) {
-          // The field "controller".
-          if (owner.field() == 6 && owner.Bool()) out->has_controller = true;
-        }
-        status = owner.status();
-        break;
-      }
-      default:
-        break;
+    const uint32_t field = reader.field();
+    if (field == 1) out->name = reader.Bytes();
+    if (field == 3) out->ns = reader.Bytes();
+    if (field == 5) out->uid = Uid(reader.Bytes());
+    if (field == 6) out->resource_version = reader.Bytes();
+    if (field == 8) RETURN_IF_ERROR(ReadTime(reader.Bytes(), &out->created));
+    if (field == 9) out->deleting = true;
+    if (field == 11) RETURN_IF_ERROR(AddText(reader.Bytes(), kept.label, &out->labels));
+    if (field == 12) RETURN_IF_ERROR(AddText(reader.Bytes(), kept.annotation, &out->annotations));
+    if (field != 13) continue;  // ownerReferences
+    WireReader owner(reader.Bytes());
+    while (owner.Next()) {
+      // The field "controller".
+      if (owner.field() == 6 && owner.Bool()) out->has_controller = true;
     }
-    RETURN_IF_ERROR(status);
+    RETURN_IF_ERROR(owner.status());
   }
   return reader.status();
 }
@@ -193,48 +170,30 @@ Status ReadPodSpec(std::string_view message, const KeptFields& kept, PodObject* 
   std::vector<Container> main;  // kept apart: the encoding has init containers last
   WireReader reader(message);
   while (reader.Next()) {
-    Status status;
-    switch (reader.field()) {
-      case 2:
-        status = ReadContainer(reader.Bytes(), kept, /*init=*/false, &main.emplace_back());
-        break;
-      case 20:
-        status =
-            ReadContainer(reader.Bytes(), kept, /*init=*/true, &out->containers.emplace_back());
-        break;
-      case 10:
-        out->node_name = reader.Bytes();
-        break;
-      case 19:
-        out->scheduler_name = reader.Bytes();
-        break;
-      case 25:
-        out->priority = static_cast<int32_t>(reader.Int());
-        break;
-      case 38: {  // schedulingGates
-        WireReader gate(reader.Bytes());
-        std::string& name = out->gates.emplace_back();
-        while (gate.Next()) {
-          if (gate.field() == 1) name = gate.Bytes();
-        }
-        status = gate.status();
-        break;
-      }
-      case 7:
-        if (kept.constraints) status = AddText(reader.Bytes(), {}, &out->constraints.selector);
-        break;
-      case 18:
-        if (kept.constraints) status = ReadAffinity(reader.Bytes(), &out->constraints);
-        break;
-      case 22:
-        if (kept.constraints) {
-          status = ReadToleration(reader.Bytes(), &out->constraints.tolerations.emplace_back());
-        }
-        break;
-      default:
-        break;
+    const uint32_t field = reader.field();
+    if (field == 2 || field == 20) {
+      const bool init = field == 20;
+      Container& container = (init ? out->containers : main).emplace_back();
+      RETURN_IF_ERROR(ReadContainer(reader.Bytes(), kept, init, &container));
     }
-    RETURN_IF_ERROR(status);
+    if (field == 10) out->node_name = reader.Bytes();
+    if (field == 19) out->scheduler_name = reader.Bytes();
+    if (field == 25) out->priority = static_cast<int32_t>(reader.Int());
+    if (field == 38) {  // schedulingGates
+      WireReader gate(reader.Bytes());
+      std::string& name = out->gates.emplace_back();
+      while (gate.Next()) {
+        if (gate.field() == 1) name = gate.Bytes();
+      }
+      RETURN_IF_ERROR(gate.status());
+    }
+    if (!kept.constraints) continue;
+    NodeConstraints& constraints = out->constraints;
+    if (field == 7) RETURN_IF_ERROR(AddText(reader.Bytes(), {}, &constraints.selector));
+    if (field == 18) RETURN_IF_ERROR(ReadAffinity(reader.Bytes(), &constraints));
+    if (field == 22) {
+      RETURN_IF_ERROR(ReadToleration(reader.Bytes(), &constraints.tolerations.emplace_back()));
+    }
   }
   out->containers.insert(out->containers.end(), std::make_move_iterator(main.begin()),
                          std::make_move_iterator(main.end()));
@@ -389,27 +348,12 @@ Status ReadNodeStatus(std::string_view message, const KeptFields& kept, NodeObje
 Status ReadLeaseSpec(std::string_view message, LeaseObject* out) {
   WireReader reader(message);
   while (reader.Next()) {
-    Status status;
-    switch (reader.field()) {
-      case 1:
-        out->holder = reader.Bytes();
-        break;
-      case 2:
-        out->duration = std::chrono::seconds(static_cast<int32_t>(reader.Int()));
-        break;
-      case 3:
-        status = ReadTime(reader.Bytes(), &out->acquire_time);
-        break;
-      case 4:
-        status = ReadTime(reader.Bytes(), &out->renew_time);
-        break;
-      case 5:
-        out->transitions = static_cast<int32_t>(reader.Int());
-        break;
-      default:
-        break;
-    }
-    RETURN_IF_ERROR(status);
+    const uint32_t field = reader.field();
+    if (field == 1) out->holder = reader.Bytes();
+    if (field == 2) out->duration = std::chrono::seconds(static_cast<int32_t>(reader.Int()));
+    if (field == 3) RETURN_IF_ERROR(ReadTime(reader.Bytes(), &out->acquire_time));
+    if (field == 4) RETURN_IF_ERROR(ReadTime(reader.Bytes(), &out->renew_time));
+    if (field == 5) out->transitions = static_cast<int32_t>(reader.Int());
   }
   return reader.status();
 }
