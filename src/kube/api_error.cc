@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "src/base/strings.h"
 
@@ -19,33 +20,19 @@ Code CodeOf(int http_status, std::string_view reason) {
   if (reason == "AlreadyExists") return Code::kAlreadyExists;
   if (reason == "Expired" || reason == "Gone") return Code::kOutOfRange;
   if (reason == "Timeout") return Code::kDeadlineExceeded;
-  switch (http_status) {
-    case 400:
-    case 415:
-    case 422:
-      return Code::kInvalidArgument;
-    case 401:
-      return Code::kUnauthenticated;
-    case 403:
-      return Code::kPermissionDenied;
-    case 404:
-      return Code::kNotFound;
-    case 409:
-      return Code::kAborted;
-    case 410:
-      return Code::kOutOfRange;
-    case 429:
-      return Code::kResourceExhausted;
-    case 500:
-      return Code::kInternal;
-    case 502:
-    case 503:
-      return Code::kUnavailable;
-    case 504:
-      return Code::kDeadlineExceeded;
-    default:
-      return Code::kUnknown;
+  static constexpr std::pair<int, Code> kCodes[] = {
+      {400, Code::kInvalidArgument},   {401, Code::kUnauthenticated},
+      {403, Code::kPermissionDenied},  {404, Code::kNotFound},
+      {409, Code::kAborted},           {410, Code::kOutOfRange},
+      {415, Code::kInvalidArgument},   {422, Code::kInvalidArgument},
+      {429, Code::kResourceExhausted}, {500, Code::kInternal},
+      {502, Code::kUnavailable},       {503, Code::kUnavailable},
+      {504, Code::kDeadlineExceeded},
+  };
+  for (const auto& [status, code] : kCodes) {
+    if (status == http_status) return code;
   }
+  return Code::kUnknown;
 }
 
 std::optional<ServerStatus> StatusIn(const net::Response& response) {
