@@ -7,18 +7,6 @@
 #include "src/kube/object_decoders.h"
 
 namespace tessera::kube {
-namespace {
-
-template <typename T>
-Status DecodeEither(const RawObject& raw, const KeptFields& kept, T* out) {
-  const Status status = raw.json() != nullptr ? FromJson(*raw.json(), kept, out)
-                                              : FromProtobuf(raw.message(), kept, out);
-  if (status.ok()) return status;
-  return status.Annotate(fmt::format("{} {}{}{}", T::kType.plural, out->meta.ns,
-                                     out->meta.ns.empty() ? "" : "/", out->meta.name));
-}
-
-}  // namespace
 
 PodPhase PodPhaseOf(std::string_view text) {
   if (text == "Pending") return PodPhase::kPending;
@@ -62,20 +50,20 @@ Status DecodeMeta(const RawObject& raw, ObjectMeta* out) {
                                : FromProtobuf(raw.message(), kept, out);
 }
 
-Status DecodeObject(const RawObject& raw, const KeptFields& kept, PodObject* out) {
-  return DecodeEither(raw, kept, out);
+template <typename T>
+requires requires { T::kType; }
+Status DecodeObject(const RawObject& raw, const KeptFields& kept, T* out) {
+  const Status status = raw.json() != nullptr ? FromJson(*raw.json(), kept, out)
+                                              : FromProtobuf(raw.message(), kept, out);
+  if (status.ok()) return status;
+  return status.Annotate(fmt::format("{} {}{}{}", T::kType.plural, out->meta.ns,
+                                     out->meta.ns.empty() ? "" : "/", out->meta.name));
 }
-Status DecodeObject(const RawObject& raw, const KeptFields& kept, NodeObject* out) {
-  return DecodeEither(raw, kept, out);
-}
-Status DecodeObject(const RawObject& raw, const KeptFields& kept, ConfigMapObject* out) {
-  return DecodeEither(raw, kept, out);
-}
-Status DecodeObject(const RawObject& raw, const KeptFields& kept, LeaseObject* out) {
-  return DecodeEither(raw, kept, out);
-}
-Status DecodeObject(const RawObject& raw, const KeptFields& kept, PodDisruptionBudgetObject* out) {
-  return DecodeEither(raw, kept, out);
-}
+
+template Status DecodeObject(const RawObject&, const KeptFields&, PodObject*);
+template Status DecodeObject(const RawObject&, const KeptFields&, NodeObject*);
+template Status DecodeObject(const RawObject&, const KeptFields&, ConfigMapObject*);
+template Status DecodeObject(const RawObject&, const KeptFields&, LeaseObject*);
+template Status DecodeObject(const RawObject&, const KeptFields&, PodDisruptionBudgetObject*);
 
 }  // namespace tessera::kube

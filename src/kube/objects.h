@@ -147,12 +147,11 @@ struct PodDisruptionBudgetObject {
 // type.
 Status DecodeMeta(const RawObject& raw, ObjectMeta* out);
 
-// Decodes metadata and the struct's fields. REQUIRES: `out` is default-constructed.
-Status DecodeObject(const RawObject& raw, const KeptFields& kept, PodObject* out);
-Status DecodeObject(const RawObject& raw, const KeptFields& kept, NodeObject* out);
-Status DecodeObject(const RawObject& raw, const KeptFields& kept, ConfigMapObject* out);
-Status DecodeObject(const RawObject& raw, const KeptFields& kept, LeaseObject* out);
-Status DecodeObject(const RawObject& raw, const KeptFields& kept, PodDisruptionBudgetObject* out);
+// Decodes metadata and the struct's fields: for the structs of this header, which have a kType.
+// REQUIRES: `out` is default-constructed.
+template <typename T>
+requires requires { T::kType; }
+Status DecodeObject(const RawObject& raw, const KeptFields& kept, T* out);
 
 template <typename T>
 Result<T> Decode(const RawObject& raw, const KeptFields& kept = {}) {
