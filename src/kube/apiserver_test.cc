@@ -113,7 +113,7 @@ TEST_F(ApiServerTest, AnOldVersionConflicts) {
 TEST_F(ApiServerTest, ApplyNamesTheOtherManagerAndForceTakesOver) {
   const ObjectRef map{kConfigMaps, name_, "default", ""};
   created_.push_back(map);
-  const auto apply = [&](const std::string& value, const ApplyOptions& options) {
+  const auto apply = [&](const std::string& value, const PatchOptions& options) {
     const auto text = fmt::format(R"({{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":)"
                                   R"("{}","namespace":"default"}},"data":{{"k":"{}"}}}})",
                                   name_, value);
@@ -130,7 +130,7 @@ TEST_F(ApiServerTest, ApplyNamesTheOtherManagerAndForceTakesOver) {
   EXPECT_EQ(conflict.code(), Code::kAborted);
   EXPECT_NE(conflict.message().find("\"one\" manages .data.k"), std::string::npos)
       << conflict.message();
-  const ApplyOptions dry{.field_manager = "two", .force = true, .dry_run = true};
+  const PatchOptions dry{.field_manager = "two", .force = true, .dry_run = true};
   EXPECT_EQ(apply("2", dry).value().Find("data")->StringAt("k").value(), "2");
   EXPECT_EQ(version(apply("1", {.field_manager = "one"})), version(first));
   EXPECT_TRUE(apply("2", {.field_manager = "two", .force = true}).ok());
@@ -241,9 +241,9 @@ TEST_F(ApiServerTest, AppliesATypeThatOnlyDiscoveryKnows) {
                                              R"({{"name":"t","namespace":"default"}},{}}})",
                                              group, rest))
                            .value();
-    const ApplyOptions options{.field_manager = "m", .subresource = subresource};
-    return Wait(
-        [&](auto on_done) { return client_->Apply(type->value(), thing, options, on_done); });
+    return Wait([&](auto on_done) {
+      return client_->Apply(type->value(), thing, {.field_manager = "m"}, on_done, subresource);
+    });
   };
   ASSERT_TRUE(apply(R"("spec":{"a":1})", "").ok());
   ASSERT_TRUE(apply(R"("status":{"b":2})", "status").ok());

@@ -287,18 +287,14 @@ Operation Client::Patch(const ObjectRef& object, PatchKind kind, const Json& bod
                        kind != PatchKind::kJson, std::move(on_done), options.before_send);
 }
 
-Operation Client::Apply(const ResourceType& type, const Json& object, const ApplyOptions& options,
-                        OnObject on_done) {
-  const auto ref = RefOf(type, object, options.subresource);
-  PatchOptions patch{.field_manager = options.field_manager,
-                     .force = options.force,
-                     .dry_run = options.dry_run,
-                     .before_send = options.before_send};
-  if (ref.ok()) return Patch(*ref, PatchKind::kApply, object, patch, std::move(on_done));
+Operation Client::Apply(const ResourceType& type, const Json& object, PatchOptions options,
+                        OnObject on_done, std::string subresource) {
+  const auto ref = RefOf(type, object, std::move(subresource));
+  if (ref.ok()) return Patch(*ref, PatchKind::kApply, object, options, std::move(on_done));
   // The error goes through the queue, so that it arrives later, like any other error, and not at
   // all if the operation is cancelled.
-  patch.before_send = [status = ref.status()] { return status; };
-  return Patch({type, "", "", ""}, PatchKind::kApply, object, patch,
+  options.before_send = [status = ref.status()] { return status; };
+  return Patch({type, "", "", ""}, PatchKind::kApply, object, options,
                [on_done = std::move(on_done), status = ref.status()](const Result<Json>&) {
                  on_done(status);
                });

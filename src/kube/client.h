@@ -57,17 +57,10 @@ struct CreateOptions {
 
 struct PatchOptions {
   std::string field_manager;  // required for kApply
-  bool force = false;         // kApply: take over fields from other managers
-  bool dry_run = false;
-  BeforeSend before_send = nullptr;
-};
-
-struct ApplyOptions {
-  std::string field_manager;  // required
-  // Takes over fields from other managers. Without it, ABORTED names each field and its manager.
+  // kApply: takes over fields from other managers. Without it, ABORTED names each field and its
+  // manager.
   bool force = false;
   bool dry_run = false;
-  std::string subresource;  // such as "status"
   BeforeSend before_send = nullptr;
 };
 
@@ -146,9 +139,9 @@ class Client {
   // Server-side apply: creates the object or sets its fields. Removes fields that `field_manager`
   // applied earlier and that `object` no longer has. An object that does not change keeps its
   // version. INVALID_ARGUMENT if `object` has no metadata.name, or no namespace although its type
-  // is namespaced.
-  Operation Apply(const ResourceType& type, const Json& object, const ApplyOptions& options,
-                  OnObject on_done);
+  // is namespaced. `subresource`: such as "status".
+  Operation Apply(const ResourceType& type, const Json& object, PatchOptions options,
+                  OnObject on_done, std::string subresource = "");
   // Returns the object if finalizers or foreground deletion keep it, else a Status object.
   Operation Delete(const ObjectRef& object, const DeleteOptions& options, OnObject on_done);
   // Deletes a pod through the eviction API. RESOURCE_EXHAUSTED: a PodDisruptionBudget does not

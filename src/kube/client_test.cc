@@ -178,8 +178,7 @@ TEST_F(ClientTest, AppliesAnObjectUnderItsOwnName) {
     return client().Apply(kDaemonSets, set, {.field_manager = "m", .force = true}, on_done);
   }).value();
   Wait([&](auto on_done) {
-    return client().Apply(kDaemonSets, set, {.field_manager = "m", .subresource = "status"},
-                          on_done);
+    return client().Apply(kDaemonSets, set, {.field_manager = "m"}, on_done, "status");
   }).value();
   ASSERT_EQ(requests_.size(), 2u);
   EXPECT_EQ(requests_[0].method, "PATCH");

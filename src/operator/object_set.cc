@@ -136,7 +136,7 @@ void ObjectSet::Send(const std::shared_ptr<ComponentRun>& run, const std::string
     const WantedObject* now = wanted_.Find(key);
     if (now == nullptr) return ApplyNext(run);
     if (!type.ok()) return OnAnswer(run, key, type.status());
-    const kube::ApplyOptions apply{.field_manager = std::string(names::kOperator),
+    const kube::PatchOptions apply{.field_manager = std::string(names::kOperator),
                                    .force = true,
                                    .before_send = options_.before_send};
     operations_[run->component] =

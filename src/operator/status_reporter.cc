@@ -110,25 +110,23 @@ void StatusReporter::Send(const kube::JsonObject& resource, Json status, const S
        {"metadata", Json::MakeObject({{"name", Json::String(resource.meta.name)},
                                       {"uid", Json::String(resource.meta.uid.str())}})},
        {"status", std::move(status)}});
-  const kube::ApplyOptions apply{.field_manager = std::string(names::kOperator),
+  const kube::PatchOptions apply{.field_manager = std::string(names::kOperator),
                                  .force = true,
-                                 .subresource = "status",
                                  .before_send = access_.before_send};
-  write_ = access_.client.Apply(kube::kTesseras, body, apply,
-                                [this, input, changes = std::move(changes),
-                                 done = std::move(done)](const Result<Json>& answer) {
-                                  if (answer.status().code() == Code::kNotFound)
-                                    return done(Status::Ok());
-                                  if (!answer.ok()) {
-                                    written_text_.clear();
-                                    Log(Severity::kWarning, "cannot write the status, retrying",
-                                        {{"error", answer.status().ToString()}});
-                                    return done(answer.status());
-                                  }
-                                  access_.metrics.status_writes.Add();
-                                  OnPublished(input, changes);
-                                  done(Status::Ok());
-                                });
+  auto on_answer = [this, input, changes = std::move(changes),
+                    done = std::move(done)](const Result<Json>& answer) {
+    if (answer.status().code() == Code::kNotFound) return done(Status::Ok());
+    if (!answer.ok()) {
+      written_text_.clear();
+      Log(Severity::kWarning, "cannot write the status, retrying",
+          {{"error", answer.status().ToString()}});
+      return done(answer.status());
+    }
+    access_.metrics.status_writes.Add();
+    OnPublished(input, changes);
+    done(Status::Ok());
+  };
+  write_ = access_.client.Apply(kube::kTesseras, body, apply, std::move(on_answer), "status");
 }
 
 void StatusReporter::OnPublished(const StatusInput& input,
