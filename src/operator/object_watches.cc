@@ -137,8 +137,11 @@ void ObjectWatches::ResolveLater(const WatchScope& scope, const std::string& api
 void ObjectWatches::Watch(Follower& follower, const kube::ResourceType& type) {
   const WatchScope& scope = follower.scope;
   kube::ListQuery query{.type = type, .ns = scope.ns};
-  if (scope.name.empty()) query.label_selector = names::kPartOfSelector;
-  if (!scope.name.empty()) query.field_selector = "metadata.name=" + scope.name;
+  if (scope.name.empty()) {
+    query.label_selector = names::kPartOfSelector;
+  } else {
+    query.field_selector = "metadata.name=" + scope.name;
+  }
   const auto none = [](std::string_view) { return false; };
   follower.type = type;
   follower.informer = std::make_unique<kube::Informer<TrackedObject>>(
