@@ -121,7 +121,7 @@ Status ClusterClient::Delete(const ObjectId& id) {
 
 Status ClusterClient::Delete(const kube::ObjectRef& object) {
   return Await<Json>([&](auto done) {
-           return client_.Delete(object, {.propagation = kube::Propagation::kBackground},
+           return client_.Delete(object, {.propagation = kube::kBackgroundDeletion},
                                  std::move(done));
          })
       .status();

@@ -259,7 +259,7 @@ TEST_F(ApiServerTest, AppliesATypeThatOnlyDiscoveryKnows) {
   EXPECT_EQ(
       Wait([&](auto on_done) { return client_->Delete(ref, stale, on_done); }).status().code(),
       Code::kAborted);
-  const DeleteOptions background{.propagation = Propagation::kBackground};
+  const DeleteOptions background{.propagation = kBackgroundDeletion};
   EXPECT_TRUE(Wait([&](auto on_done) { return client_->Delete(ref, background, on_done); }).ok());
 }
 

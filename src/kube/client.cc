@@ -64,20 +64,6 @@ std::string AcceptOfMetadata(Encoding encoding, std::string_view kind) {
   return media(kProtobufType) + ", " + media(kJsonType);
 }
 
-std::string_view NameOf(Propagation propagation) {
-  switch (propagation) {
-    case Propagation::kServerDefault:
-      return "";
-    case Propagation::kBackground:
-      return "Background";
-    case Propagation::kForeground:
-      return "Foreground";
-    case Propagation::kOrphan:
-      return "Orphan";
-  }
-  CheckFailed(__FILE__, __LINE__, "unknown propagation policy");
-}
-
 Json JsonOf(const DeleteOptions& options) {
   Json preconditions = Json::MakeObject();
   if (!options.uid.empty()) preconditions.Set("uid", Json::String(options.uid.str()));
@@ -87,8 +73,9 @@ Json JsonOf(const DeleteOptions& options) {
   Json body = Json::MakeObject(
       {{"apiVersion", Json::String("v1")}, {"kind", Json::String("DeleteOptions")}});
   if (!preconditions.members().empty()) body.Set("preconditions", std::move(preconditions));
-  const std::string_view propagation = NameOf(options.propagation);
-  if (!propagation.empty()) body.Set("propagationPolicy", Json::String(propagation));
+  if (!options.propagation.empty()) {
+    body.Set("propagationPolicy", Json::String(options.propagation));
+  }
   if (options.dry_run) body.Set("dryRun", Json::Strings({"All"}));
   return body;
 }

@@ -84,19 +84,14 @@ struct ListPage {
   std::string continue_token;  // "" on the last page
 };
 
-// What happens to objects that the deleted object owns.
-enum class Propagation : uint8_t {
-  kServerDefault,
-  kBackground,  // deleted after the owner
-  kForeground,  // deleted before the owner, which stays until then with a deletionTimestamp
-  kOrphan,      // kept, without the owner
-};
+// A value of DeleteOptions::propagation: objects that the deleted object owns are deleted after it.
+inline constexpr std::string_view kBackgroundDeletion = "Background";
 
 struct DeleteOptions {
   // Preconditions, "" for none. ABORTED if the object has another UID or version.
   Uid uid;
   std::string resource_version;
-  Propagation propagation = Propagation::kServerDefault;
+  std::string_view propagation;  // the API's propagationPolicy; "": the server's default
   bool dry_run = false;
 };
 

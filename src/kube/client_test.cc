@@ -159,10 +159,8 @@ TEST_F(ClientTest, EvictsWithTheOptionsOfADeletion) {
 
 TEST_F(ClientTest, DeletesWithPropagationAndPreconditions) {
   const ObjectRef object{kDaemonSets, "d", "ns", ""};
-  const DeleteOptions options{.uid = Uid("u"),
-                              .resource_version = "7",
-                              .propagation = Propagation::kForeground,
-                              .dry_run = true};
+  const DeleteOptions options{
+      .uid = Uid("u"), .resource_version = "7", .propagation = "Foreground", .dry_run = true};
   Wait([&](auto on_done) { return client().Delete(object, options, on_done); }).value();
   Wait([&](auto on_done) { return client().Delete(object, {}, on_done); }).value();
   EXPECT_EQ(requests_[0].body,

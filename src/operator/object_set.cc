@@ -218,14 +218,14 @@ void ObjectSet::DeleteNext(const std::shared_ptr<std::deque<PendingDeletion>>& d
   if (!removing_ && wanted_.Find(deletion.key) != nullptr)
     return DeleteNext(deletions, error, done);
   metrics_.deletions.Add();
-  operations_[std::string(kPruneKey)] = client_.Delete(
-      deletion.ref, {.uid = deletion.uid, .propagation = kube::Propagation::kBackground},
-      [this, deletions, error, done](const Result<Json>& answer) {
-        // The object was deleted, or replaced by another object of its name.
-        const bool gone = answer.ok() || answer.status().code() == Code::kNotFound ||
-                          answer.status().code() == Code::kAborted;
-        DeleteNext(deletions, gone || !error.ok() ? error : answer.status(), done);
-      });
+  operations_[std::string(kPruneKey)] =
+      client_.Delete(deletion.ref, {.uid = deletion.uid, .propagation = kube::kBackgroundDeletion},
+                     [this, deletions, error, done](const Result<Json>& answer) {
+                       // The object was deleted, or replaced by another object of its name.
+                       const bool gone = answer.ok() || answer.status().code() == Code::kNotFound ||
+                                         answer.status().code() == Code::kAborted;
+                       DeleteNext(deletions, gone || !error.ok() ? error : answer.status(), done);
+                     });
 }
 
 // --- Reports.

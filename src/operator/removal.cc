@@ -97,14 +97,12 @@ void EngineCleanup::DeleteNext() {
   }
   const kube::ObjectRef ref = to_delete_.back();
   to_delete_.pop_back();
-  deletion_ = access_.client.Delete(ref, {.propagation = kube::Propagation::kBackground},
-                                    [this, ref](const Result<Json>& answer) {
-                                      const bool gone =
-                                          answer.ok() || answer.status().code() == Code::kNotFound;
-                                      if (!gone && result_.ok())
-                                        result_ = answer.status().Annotate("DaemonSet " + ref.name);
-                                      DeleteNext();
-                                    });
+  deletion_ = access_.client.Delete(
+      ref, {.propagation = kube::kBackgroundDeletion}, [this, ref](const Result<Json>& answer) {
+        const bool gone = answer.ok() || answer.status().code() == Code::kNotFound;
+        if (!gone && result_.ok()) result_ = answer.status().Annotate("DaemonSet " + ref.name);
+        DeleteNext();
+      });
 }
 
 // Removes the labels, annotations and conditions that agents have written on Nodes
@@ -296,7 +294,7 @@ void Removal::DeleteCreatedAtRunTime() {
   deletion_in_flight_ = true;
   const kube::ObjectRef& object = inputs_.created_at_run_time[deleted_count_];
   deletion_ = parts_.access.client.Delete(
-      object, {.propagation = kube::Propagation::kBackground}, [this](const Result<Json>& answer) {
+      object, {.propagation = kube::kBackgroundDeletion}, [this](const Result<Json>& answer) {
         deletion_in_flight_ = false;
         const bool gone = answer.ok() || answer.status().code() == Code::kNotFound;
         error_ = gone ? Status::Ok()
