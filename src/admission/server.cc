@@ -3,8 +3,6 @@
 
 #include <utility>
 
-#include "src/base/log.h"
-
 namespace tessera::admission {
 namespace {
 
@@ -39,9 +37,9 @@ Result<std::unique_ptr<AdmissionServer>> AdmissionServer::Start(net::IoThread& i
                                                             const net::HttpServer::Reply& reply) {
                                         reply(server->Answer(request));
                                       }));
-  certificates::CertificateKeeper::Delegate& delegate = *self;
   self->keeper_ = std::make_unique<certificates::CertificateKeeper>(
-      client, std::move(options.certificates), delegate);
+      client, std::move(options.certificates),
+      [server = self.get()](const net::CertificatePair& pair) { server->OnCertificate(pair); });
   return self;
 }
 
@@ -102,15 +100,6 @@ const ClusterCapacity* AdmissionServer::Capacity() {
 void AdmissionServer::OnCertificate(const net::CertificatePair& pair) {
   server_->SetTls({.certificate = {.text = pair.certificate}, .key = {.text = pair.key}});
   ready_ = true;
-}
-
-void AdmissionServer::OnProgress(const std::string& step) {
-  Log(Severity::kInfo, "webhook: " + step);
-}
-
-void AdmissionServer::OnError(const Status& status) {
-  Log(Severity::kWarning, "webhook: cannot create, renew or publish the certificate, retrying",
-      {{"error", status.ToString()}});
 }
 
 }  // namespace tessera::admission

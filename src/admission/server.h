@@ -46,7 +46,7 @@ struct AdmissionCounts {
   int64_t unreadable = 0;  // invalid AdmissionReview: 400
 };
 
-class AdmissionServer : private certificates::CertificateKeeper::Delegate {
+class AdmissionServer {
  public:
   // Returns null while the ledger is incomplete; responses then have no warnings about the cluster,
   // and close their connection.
@@ -71,9 +71,7 @@ class AdmissionServer : private certificates::CertificateKeeper::Delegate {
   net::Response Answer(const net::Request& request);
   void Trace(const AdmissionRequest& review, WallTime began, const AdmissionAnswer& answer) const;
   const ClusterCapacity* Capacity();
-  void OnCertificate(const net::CertificatePair& pair) override;
-  void OnProgress(const std::string& step) override;
-  void OnError(const Status& status) override;
+  void OnCertificate(const net::CertificatePair& pair);
 
   const Clock& clock_;
   const GetLedger get_ledger_;

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "src/base/log.h"
+#include "src/base/status.h"
 #include "src/certificates/rounds.h"
 #include "src/certificates/shared_secret.h"
 #include "src/formats/base64.h"
@@ -37,6 +39,13 @@ Json PatchOperation(const char* op, std::string path, Json value) {
       {{"op", Json::String(op)}, {"path", Json::String(path)}, {"value", std::move(value)}});
 }
 
+void LogStep(const std::string& step) { Log(Severity::kInfo, "webhook: " + step); }
+
+void LogError(const Status& status) {
+  Log(Severity::kWarning, "webhook: cannot create, renew or publish the certificate, retrying",
+      {{"error", status.ToString()}});
+}
+
 }  // namespace
 
 std::optional<Json> BundlePatch(const Json& configuration, const std::string& bundle) {
@@ -61,15 +70,15 @@ std::optional<Json> BundlePatch(const Json& configuration, const std::string& bu
 
 // One round: reads the Secret, takes a step if one is due, checks each configuration.
 struct CertificateKeeper::Impl {
-  Impl(kube::Client& c, CertificateKeeperOptions o, Delegate& d)
+  Impl(kube::Client& c, CertificateKeeperOptions o, OnCertificate f)
       : client(c),
         options(std::move(o)),
-        delegate(d),
+        on_certificate(std::move(f)),
         secret(c, options.ns, options.secret),
         rounds(c.runner(), options.period, [this] { ReadSecret(); }) {}
 
   void Fail(const Status& status) {
-    delegate.OnError(status);
+    LogError(status);
     rounds.Fail();
   }
 
@@ -90,7 +99,7 @@ struct CertificateKeeper::Impl {
         secret.Write(found, DataOf((*step)->set), [this, step = **step](const Status& status) {
           if (IsWriteConflict(status)) return rounds.Fail();
           if (!status.ok()) return Fail(status);
-          delegate.OnProgress(step.description);
+          LogStep(step.description);
           Adopt(step.set);
         });
   }
@@ -98,7 +107,7 @@ struct CertificateKeeper::Impl {
   void Adopt(const CertificateSet& set) {
     if (!(set.serving == served)) {
       served = set.serving;
-      delegate.OnCertificate(served);
+      on_certificate(served);
     }
     bundle = set.bundle;
     had_error = false;
@@ -119,21 +128,20 @@ struct CertificateKeeper::Impl {
     const auto patch = BundlePatch(configuration, bundle);
     if (!patch) return CheckConfiguration(index + 1);
     const kube::ObjectRef& object = options.configurations[index];
-    operation =
-        client.Patch(object, kube::PatchKind::kJson, *patch, {},
-                     [this, index, &object](const Result<Json>& answer) {
-                       if (answer.ok()) {
-                         delegate.OnProgress("wrote the bundle into " + kube::PathOf(object));
-                       } else {
-                         ReportError(answer.status());
-                       }
-                       CheckConfiguration(index + 1);
-                     });
+    operation = client.Patch(object, kube::PatchKind::kJson, *patch, {},
+                             [this, index, &object](const Result<Json>& answer) {
+                               if (answer.ok()) {
+                                 LogStep("wrote the bundle into " + kube::PathOf(object));
+                               } else {
+                                 ReportError(answer.status());
+                               }
+                               CheckConfiguration(index + 1);
+                             });
   }
 
   void ReportError(const Status& status) {
     had_error = true;
-    delegate.OnError(status);
+    LogError(status);
   }
 
   void FinishRound() {
@@ -145,7 +153,7 @@ struct CertificateKeeper::Impl {
 
   kube::Client& client;
   const CertificateKeeperOptions options;
-  Delegate& delegate;
+  const OnCertificate on_certificate;
   const SharedSecret secret;
   net::CertificatePair served;
   std::string bundle;            // to publish in the configurations
@@ -156,8 +164,8 @@ struct CertificateKeeper::Impl {
 };
 
 CertificateKeeper::CertificateKeeper(kube::Client& client, CertificateKeeperOptions options,
-                                     Delegate& delegate)
-    : impl_(std::make_unique<Impl>(client, std::move(options), delegate)) {}
+                                     OnCertificate on_certificate)
+    : impl_(std::make_unique<Impl>(client, std::move(options), std::move(on_certificate))) {}
 
 CertificateKeeper::~CertificateKeeper() = default;
 

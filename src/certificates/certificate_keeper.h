@@ -7,18 +7,18 @@
 // Secret, so they do not revert each other's patches. A bundle that another writer removes, as
 // `kubectl replace` does, is restored within a `period`.
 //
-// Threads: the client's runner, which also calls the delegate. The client and the delegate must
-// outlive the keeper; the delegate must not destroy the keeper inside a call. Cost: a GET of the
-// Secret and of each configuration every `period`. After an error, which is reported, the keeper
+// Threads: the client's runner, which also calls `on_certificate`. The client must outlive the
+// keeper; `on_certificate` must not destroy the keeper. Cost: a GET of the Secret and of each
+// configuration every `period`. Logs each completed step and each error; after an error the keeper
 // retries sooner.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "src/base/status.h"
 #include "src/certificates/certificate_plan.h"
 #include "src/formats/json.h"
 #include "src/kube/client.h"
@@ -43,18 +43,12 @@ std::optional<Json> BundlePatch(const Json& configuration, const std::string& bu
 
 class CertificateKeeper {
  public:
-  class Delegate {
-   public:
-    virtual ~Delegate() = default;
-    // Serve `pair` from now on. The Secret contains it.
-    virtual void OnCertificate(const net::CertificatePair& pair) = 0;
-    // For logs. OnProgress names a completed step; after an error the keeper retries.
-    virtual void OnProgress(const std::string& step) = 0;
-    virtual void OnError(const Status& status) = 0;
-  };
+  // Serve `pair` from now on. The Secret contains it.
+  using OnCertificate = std::function<void(const net::CertificatePair& pair)>;
 
   // Posts the first round of requests to the runner.
-  CertificateKeeper(kube::Client& client, CertificateKeeperOptions options, Delegate& delegate);
+  CertificateKeeper(kube::Client& client, CertificateKeeperOptions options,
+                    OnCertificate on_certificate);
   ~CertificateKeeper();
   CertificateKeeper(const CertificateKeeper&) = delete;
   CertificateKeeper& operator=(const CertificateKeeper&) = delete;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "src/base/log.h"
 #include "src/formats/base64.h"
 #include "src/kube/testing/fake_api_server.h"
 #include "src/net/testing/loopback.h"
@@ -16,17 +17,14 @@ constexpr char kSecret[] = "/api/v1/namespaces/ns/secrets/cert";
 constexpr char kHooks[] =
     "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/hooks";
 
-struct Replica : CertificateKeeper::Delegate {
+struct Replica {
   Replica(net::IoThread& io, TaskRunner& runner, const kube::Config& config,
           CertificateKeeperOptions options)
-      : client(io, runner, config, {}), keeper(client, std::move(options), *this) {}
-  void OnCertificate(const net::CertificatePair& pair) override { served.push_back(pair); }
-  void OnProgress(const std::string& step) override { progress.push_back(step); }
-  void OnError(const Status& status) override { last_error = status; }
+      : client(io, runner, config, {}),
+        keeper(client, std::move(options),
+               [this](const net::CertificatePair& pair) { served.push_back(pair); }) {}
 
   std::vector<net::CertificatePair> served;
-  std::vector<std::string> progress;
-  Status last_error;
   kube::Client client;
   CertificateKeeper keeper;
 };
@@ -65,6 +63,10 @@ class CertificateKeeperTest : public ::testing::Test {
     return true;
   }
 
+  std::string errors_;  // logged by the replicas
+  const ScopedLogSinkForTest sink_{[this](std::string_view line) {
+    if (line.find("retrying") != line.npos) errors_.append(line).append("\n");
+  }};
   net::testing::TestRunner runner_;
   net::IoThread io_;
   kube::testing::FakeApiServer store_{io_, runner_};
@@ -74,7 +76,7 @@ TEST_F(CertificateKeeperTest, CreatesASecretAndPatchesEveryWebhook) {
   PutWebhooks("cnViYmlzaA==");
   const auto replica = Start(Options());
   ASSERT_TRUE(runner_.RunUntil([&] { return !replica->served.empty() && WebhooksHaveBundle(); }))
-      << replica->last_error.ToString();
+      << errors_;
   EXPECT_EQ(replica->served[0].certificate, SecretText("tls.crt"));
   EXPECT_EQ(replica->served[0].key, SecretText("tls.key"));
   EXPECT_TRUE(net::CheckServerPair(replica->served[0], SecretText("ca.crt"), {"svc"}).ok());
@@ -120,8 +122,8 @@ TEST_F(CertificateKeeperTest, ReplicasThatStartTogetherShareOneCertificate) {
   for (const auto& replica : replicas) {
     ASSERT_EQ(replica->served.size(), 1u);
     EXPECT_EQ(replica->served[0], replicas[0]->served[0]);
-    EXPECT_TRUE(replica->last_error.ok()) << replica->last_error.ToString();
   }
+  EXPECT_EQ(errors_, "");
 }
 
 TEST_F(CertificateKeeperTest, LoserOfAWriteRaceReadsTheOthersCertificate) {
