@@ -381,7 +381,7 @@ test('the map shows what agents measure, what is old and what is unknown', async
   await waitFor('a pale cell', async () => (await cellsOf(page, 'n3', 4))[0].endsWith(' pale'));
   assert.deepEqual(await checkAxe(page, 'utilization'), []);
   await picture(page, 'utilization');
-  // One question for all nodes, and none for values that are new. They are for ten seconds, those of n1 for a little less.
+  // One question for all nodes, and none for values younger than ten seconds. Those of n1 are half a second old.
   await page.waitForTimeout(3000);
   const later = Math.floor((Date.now() - asksSince) / 9000);
   assert.equal(asked[0], 'n1,n2,n3');

@@ -99,8 +99,8 @@ class Agent final {
   Disk disk_;
   const grant::TokenSigner signer_;
   size_t granted_from_memory_ = 0;
-
   agent::GrantMetrics metrics_;
+
   // State of one process.
   Life process_;
   std::unique_ptr<grant::RecordLog> grants_;

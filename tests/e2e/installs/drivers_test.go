@@ -332,7 +332,7 @@ func upgradesOneNodeAfterTheOther(t *testing.T) {
 }
 
 // upgradeFails upgrades to a version that does not work, and expects the first node to go back, and the other to stay.
-// The driver's container must be ready after some seconds. On a loaded machine, the earlier driver of n1 may be ready or
+// The driver's container has `seconds` to become ready. On a loaded machine, the earlier driver of n1 may be ready or
 // pass the smoke test only after its timeout. n1 then ends in the same state, and its problem names both failures.
 func upgradeFails(t *testing.T, version, why string, seconds int) {
 	t.Helper()
@@ -409,7 +409,7 @@ func anUnwantedDriverStaysWhileItIsUsed(t *testing.T) {
 		object, err := bed.Node("n2")
 		labels = object.Metadata.Labels
 		ofDriver := []string{"tessera.dev/driver-pool", "tessera.dev/driver-revision", "nvidia.com/gpu.deploy.driver"}
-		has := func(name string) bool { return labels[name] != "" }
+		has := func(name string) bool { _, found := labels[name]; return found }
 		return err == nil && !slices.ContainsFunc(ofDriver, has) && labels["nvidia.com/gpu.present"] == "true"
 	})
 }
