@@ -8,14 +8,18 @@ namespace tessera::kube {
 namespace {
 
 // Reads the members of one object by name. Missing or null members are skipped; a wrong type is an
-// error, which status() returns.
+// error of the outermost object, which status() returns.
 class Fields {
  public:
-  explicit Fields(const Json* object) : object_(object) {
+  // `key` is the name of `object` in `parent`, which gets the errors.
+  explicit Fields(const Json* object, Fields* parent = nullptr, std::string_view key = {})
+      : object_(object), parent_(parent), key_(key) {
     if (object_ == nullptr || object_->is_object()) return;
     Fail(Error(Code::kInvalidArgument, "{} instead of an object", KindName(object_->kind())));
     object_ = nullptr;
   }
+  Fields(const Fields&) = delete;
+  Fields& operator=(const Fields&) = delete;
 
   const Json* Find(std::string_view key) const {
     const Json* found = object_ == nullptr ? nullptr : object_->Find(key);
@@ -34,11 +38,7 @@ class Fields {
     const std::string text = Text(key);
     return text.empty() ? WallTime{} : Take(ParseRfc3339(text), WallTime{});
   }
-  Fields Object(std::string_view key) {
-    Fields inner(Find(key));
-    AddErrorOf(inner, key);
-    return inner;
-  }
+  Fields Object(std::string_view key) { return Fields(Find(key), this, key); }
   // Reads values that are strings, and numbers as their original text, because quantities may be
   // either.
   void Map(std::string_view key, const KeptFields::Predicate& keep, StringMap* out) {
@@ -65,9 +65,8 @@ class Fields {
           Error(Code::kInvalidArgument, "{} is {}, not an array", key, KindName(list->kind())));
     }
     for (const Json& item : list->items()) {
-      Fields inner(&item);
+      Fields inner(&item, this, key);
       read(inner);
-      AddErrorOf(inner, key);
     }
   }
   std::vector<std::string> Texts(std::string_view key) {
@@ -87,7 +86,6 @@ class Fields {
     }
     return texts;
   }
-  void AddErrorOf(const Fields& inner, std::string_view key) { Fail(inner.status_.Annotate(key)); }
   // Returns the value, or `otherwise` after an error. status() keeps the first error.
   template <typename T>
   T Take(Result<T> result, T otherwise) {
@@ -99,10 +97,13 @@ class Fields {
 
  private:
   void Fail(const Status& status) {
+    if (parent_ != nullptr) return parent_->Fail(status.Annotate(key_));
     if (status_.ok()) status_ = status;
   }
 
   const Json* object_;
+  Fields* const parent_;
+  const std::string_view key_;
   Status status_;
 };
 
@@ -119,7 +120,6 @@ void ReadMeta(Fields& object, const KeptFields& kept, ObjectMeta* out) {
   meta.Each("ownerReferences", [&](Fields& owner) {
     if (owner.Flag("controller")) out->has_controller = true;
   });
-  object.AddErrorOf(meta, "metadata");
 }
 
 void ReadContainers(Fields& spec, std::string_view key, bool init, const KeptFields& kept,
@@ -133,7 +133,6 @@ void ReadContainers(Fields& spec, std::string_view key, bool init, const KeptFie
     Fields resources = fields.Object("resources");
     resources.Map("limits", kept.resource, &container.limits);
     resources.Map("requests", kept.resource, &container.requests);
-    fields.AddErrorOf(resources, "resources");
   });
 }
 
@@ -166,24 +165,19 @@ void ReadConstraints(Fields& spec, NodeConstraints* out) {
       ReadRequirements(fields, "matchExpressions", &term.labels.requirements);
       ReadRequirements(fields, "matchFields", &term.fields.requirements);
     });
-    node.AddErrorOf(required, kRequired);
   }
-  affinity.AddErrorOf(node, "nodeAffinity");
-  spec.AddErrorOf(affinity, "affinity");
 }
 
 void ReadRunSummary(Fields& container, PodRunSummary* out) {
   Fields state = container.Object("state");
+  const int64_t restarts = container.Int("restartCount");
   Fields waiting = state.Object("waiting");
   Fields ended = state.Object("terminated");
   AddToSummary({.waiting = waiting.Text("reason"),
                 .ended = ended.Text("reason"),
                 .exit_code = ended.Int("exitCode"),
-                .restarts = container.Int("restartCount")},
+                .restarts = restarts},
                out);
-  state.AddErrorOf(waiting, "waiting");
-  state.AddErrorOf(ended, "terminated");
-  container.AddErrorOf(state, "state");
 }
 
 }  // namespace
@@ -205,7 +199,6 @@ Status FromJson(const Json& object, const KeptFields& kept, PodObject* out) {
   ReadContainers(spec, "initContainers", /*init=*/true, kept, &out->containers);
   ReadContainers(spec, "containers", /*init=*/false, kept, &out->containers);
   if (kept.constraints) ReadConstraints(spec, &out->constraints);
-  fields.AddErrorOf(spec, "spec");
   Fields status = fields.Object("status");
   out->phase = PodPhaseOf(status.Text("phase"));
   out->nominated_node = status.Text("nominatedNodeName");
@@ -227,10 +220,8 @@ Status FromJson(const Json& object, const KeptFields& kept, PodObject* out) {
       if (!id.empty()) out->container_ids.insert_or_assign(container.Text("name"), id);
       Fields state = container.Object("state");
       if (state.Find("terminated") != nullptr) out->ended_containers.insert(container.Text("name"));
-      container.AddErrorOf(state, "state");
     });
   }
-  fields.AddErrorOf(status, "status");
   return fields.status();
 }
 
@@ -242,7 +233,6 @@ Status FromJson(const Json& object, const KeptFields& kept, NodeObject* out) {
   spec.Each("taints", [&](Fields& taint) {
     out->taints.push_back({taint.Text("key"), taint.Text("value"), taint.Text("effect")});
   });
-  fields.AddErrorOf(spec, "spec");
   Fields status = fields.Object("status");
   status.Map("capacity", kept.resource, &out->capacity);
   status.Map("allocatable", kept.resource, &out->allocatable);
@@ -253,7 +243,6 @@ Status FromJson(const Json& object, const KeptFields& kept, NodeObject* out) {
     if (address.Text("type") != "InternalIP" || !out->internal_ip.empty()) return;
     out->internal_ip = address.Text("address");
   });
-  fields.AddErrorOf(status, "status");
   return fields.status();
 }
 
@@ -277,15 +266,12 @@ Status FromJson(const Json& object, const KeptFields& kept, PodDisruptionBudgetO
       all.push_back({key, LabelSelector::Operator::kIn, {value}});
     }
     ReadRequirements(selector, "matchExpressions", &all);
-    spec.AddErrorOf(selector, "selector");
   }
-  fields.AddErrorOf(spec, "spec");
   Fields status = fields.Object("status");
   out->disruptions_allowed = static_cast<int32_t>(status.Int("disruptionsAllowed"));
   StringMap disrupted_pods;
   status.Map("disruptedPods", {}, &disrupted_pods);
   for (const auto& [name, when] : disrupted_pods) out->disrupted_pods.insert(name);
-  fields.AddErrorOf(status, "status");
   return fields.status();
 }
 
@@ -298,7 +284,6 @@ Status FromJson(const Json& object, const KeptFields& kept, LeaseObject* out) {
   out->acquire_time = spec.Time("acquireTime");
   out->renew_time = spec.Time("renewTime");
   out->transitions = static_cast<int32_t>(spec.Int("leaseTransitions"));
-  fields.AddErrorOf(spec, "spec");
   return fields.status();
 }
 
