@@ -32,7 +32,6 @@ class Backoff {
   // Counts a failure and returns the wait before the next attempt.
   Duration Next() { return JitteredWait(kFirst, kMax, failures_++, random_); }
   void Reset() { failures_ = 0; }
-  int failures() const { return failures_; }
 
  private:
   std::minstd_rand random_;

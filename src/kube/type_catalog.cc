@@ -82,11 +82,6 @@ struct TypeCatalog::Core {
 TypeCatalog::TypeCatalog(Client& client) : core_(std::make_unique<Core>(client)) {}
 TypeCatalog::~TypeCatalog() = default;
 
-const ResourceType* TypeCatalog::FindKnown(std::string_view api_version,
-                                           std::string_view kind) const {
-  return core_->FindKnown(api_version, kind);
-}
-
 Operation TypeCatalog::Find(std::string_view api_version, std::string_view kind, OnType on_done) {
   if (api_version.empty() || kind.empty()) {
     return core_->Post(Error(Code::kInvalidArgument, "an object needs apiVersion and kind"),

@@ -37,9 +37,6 @@ class TypeCatalog {
   Operation Find(std::string_view api_version, std::string_view kind, OnType on_done);
   // The type of `object`. INVALID_ARGUMENT without apiVersion or kind.
   Operation FindFor(const Json& object, OnType on_done);
-  // The type, if an earlier call of Find or FindFor has found it, else null. Valid as long as the
-  // catalog.
-  const ResourceType* FindKnown(std::string_view api_version, std::string_view kind) const;
 
  private:
   struct Core;

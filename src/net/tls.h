@@ -56,7 +56,6 @@ class TlsContextSource {
   void SetCertificate(PemSource certificate, PemSource key);
   // Uses other options for new connections, possibly with other authorities.
   void SetOptions(TlsOptions options);
-  const TlsOptions& options() const { return options_; }
 
  private:
   std::string Fingerprint() const;
