@@ -5,7 +5,7 @@
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
 
-#include "src/net/socket_transport.h"
+#include "src/net/io_thread_impl.h"
 
 namespace tessera::net {
 namespace {

@@ -8,7 +8,7 @@
 #include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 
-#include "src/net/socket_transport.h"
+#include "src/net/io_thread_impl.h"
 
 namespace tessera::net {
 namespace {

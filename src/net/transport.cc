@@ -10,8 +10,8 @@
 #include <boost/asio/write.hpp>
 #include <cstring>
 
+#include "src/net/io_thread_impl.h"
 #include "src/net/openssl.h"
-#include "src/net/socket_transport.h"
 
 namespace tessera::net {
 namespace {
