@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// HTTP/1.1 requests and responses as values. Pure; any thread.
+// HTTP/1.1 requests and responses as values. Pure; any thread, except for ClientPresence.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -13,7 +14,6 @@
 
 #include "src/base/clock.h"
 #include "src/base/status.h"
-#include "src/net/client_presence.h"
 
 namespace tessera::net {
 
@@ -40,6 +40,30 @@ class Headers {
 
  private:
   std::vector<Field> fields_;
+};
+
+// Reports to a handler that takes long whether the client still waits for the response. A client
+// that closes only its sending side counts as gone, because it cannot be distinguished from a client
+// that has closed the connection. It still gets the response. Threads: the thread of the server's
+// runner.
+class ClientPresence {
+ public:
+  bool gone() const { return gone_; }
+  // Calls `on_gone` once when the client is gone, or immediately if it is gone already. Replaces
+  // the callback of an earlier call.
+  void OnGone(std::function<void()> on_gone) {
+    if (gone_) return on_gone();
+    on_gone_ = std::move(on_gone);
+  }
+  // Called by the server when the client is gone.
+  void MarkGone() {
+    if (std::exchange(gone_, true)) return;
+    if (on_gone_) std::exchange(on_gone_, nullptr)();
+  }
+
+ private:
+  bool gone_ = false;
+  std::function<void()> on_gone_;
 };
 
 struct Request {
