@@ -57,13 +57,9 @@ kube::Operation SharedSecret::Write(const Content& found, const StringMap& texts
          {"data", std::move(data)}});
     return client_.Patch(object_, kube::PatchKind::kMerge, patch, {}, std::move(on_answer));
   }
-  const Json secret =
-      Json::MakeObject({{"apiVersion", Json::String("v1")},
-                        {"kind", Json::String("Secret")},
-                        {"metadata", Json::MakeObject({{"name", Json::String(object_.name)},
-                                                       {"namespace", Json::String(object_.ns)}})},
-                        {"type", Json::String("Opaque")},
-                        {"data", std::move(data)}});
+  Json secret = kube::NewObject(object_, "Secret");
+  secret.Set("type", Json::String("Opaque"));
+  secret.Set("data", std::move(data));
   return client_.Create(object_, secret, std::move(on_answer));
 }
 

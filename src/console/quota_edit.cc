@@ -191,13 +191,7 @@ Json Consequences(ClusterLedger& ledger, const QuotaChange& change) {
 
 Result<Json> WithQuota(const Json* map, const kube::ObjectRef& object, std::string_view key,
                        const QuotaChange& change) {
-  Json out = map != nullptr
-                 ? *map
-                 : Json::MakeObject(
-                       {{"apiVersion", Json::String("v1")},
-                        {"kind", Json::String("ConfigMap")},
-                        {"metadata", Json::MakeObject({{"name", Json::String(object.name)},
-                                                       {"namespace", Json::String(object.ns)}})}});
+  Json out = map != nullptr ? *map : kube::NewObject(object, "ConfigMap");
   const Json* text = FindPath(out, {"data", key});
   Json quotas = Json::MakeObject();
   if (text != nullptr && text->is_string()) {

@@ -31,12 +31,8 @@ KubeLease::KubeLease(Client& client, std::string ns, std::string name)
 void KubeLease::Get(Done done) { operation_ = client_.Get(object_, Decoded(std::move(done))); }
 
 void KubeLease::Create(const LeaseObject& lease, Done done) {
-  const Json body =
-      Json::MakeObject({{"apiVersion", Json::String("coordination.k8s.io/v1")},
-                        {"kind", Json::String("Lease")},
-                        {"metadata", Json::MakeObject({{"name", Json::String(object_.name)},
-                                                       {"namespace", Json::String(object_.ns)}})},
-                        {"spec", SpecOf(lease)}});
+  Json body = NewObject(object_, "Lease");
+  body.Set("spec", SpecOf(lease));
   operation_ = client_.Create(object_, body, Decoded(std::move(done)));
 }
 

@@ -20,4 +20,14 @@ std::string PathOf(const ObjectRef& object) {
   return path;
 }
 
+Json NewObject(const ObjectRef& object, std::string_view kind) {
+  std::string api_version(object.type.version);
+  if (!object.type.group.empty()) api_version.insert(0, fmt::format("{}/", object.type.group));
+  Json metadata = Json::MakeObject({{"name", Json::String(object.name)}});
+  if (!object.ns.empty()) metadata.Set("namespace", Json::String(object.ns));
+  return Json::MakeObject({{"apiVersion", Json::String(api_version)},
+                           {"kind", Json::String(kind)},
+                           {"metadata", std::move(metadata)}});
+}
+
 }  // namespace tessera::kube

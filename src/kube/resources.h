@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "api/names.h"
+#include "src/formats/json.h"
 
 namespace tessera::kube {
 
@@ -55,5 +56,7 @@ inline ObjectRef Pod(std::string ns, std::string name) {
 std::string PathOf(const ObjectRef& object);
 // "/api/v1/namespaces/x/pods"; an empty `ns` means all namespaces.
 std::string CollectionPath(const ResourceType& type, std::string_view ns);
+// A new object with apiVersion, kind, name and namespace.
+Json NewObject(const ObjectRef& object, std::string_view kind);
 
 }  // namespace tessera::kube

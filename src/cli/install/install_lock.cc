@@ -49,12 +49,8 @@ Status LockedBy(const std::string& holder, Duration until_expiry) {
 Status InstallLock::Acquire(const std::string& command) {
   const std::string holder = HolderOf(command);
   const WallTime now = api_.WallNow();
-  const Json lease = Json::MakeObject(
-      {{"apiVersion", Json::String("coordination.k8s.io/v1")},
-       {"kind", Json::String("Lease")},
-       {"metadata", Json::MakeObject({{"name", Json::String(LeaseRef().name)},
-                                      {"namespace", Json::String(LeaseRef().ns)}})},
-       {"spec", SpecOf(holder, now)}});
+  Json lease = kube::NewObject(LeaseRef(), "Lease");
+  lease.Set("spec", SpecOf(holder, now));
   Status locked = api_.Create(LeaseRef(), lease).status();
   if (locked.code() == Code::kAlreadyExists) {
     ASSIGN_OR_RETURN(const Json lease_of_other, api_.Get(LeaseRef()));
