@@ -127,7 +127,8 @@ constexpr FieldRow kFields[] = {
 #undef UNSIGNED
 #undef FIELD
 
-// Counters that stay 0, because no injection changes them. kFields has some ids in the ranges.
+// Counters that stay 0, because no injection changes them. Ids that kFields also has (252 and 270)
+// have the value from there.
 struct ZeroFields {
   unsigned first, last;
   Needs needs;
