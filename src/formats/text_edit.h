@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Changes a few keys of an existing JSON, TOML or YAML text and keeps the rest of it; not a
-// formatter. Every patch is verified before it is returned: the text is parsed before and after, and
-// the difference must be exactly the edits. Threads: pure.
+// formatter. Every patch is verified before it is returned: the text is parsed before and after,
+// and the difference must be exactly the edits. Threads: pure.
 #pragma once
 
 #include <string>

@@ -43,9 +43,9 @@ class Headers {
 };
 
 // Reports to a handler that takes long whether the client still waits for the response. A client
-// that closes only its sending side counts as gone, because it cannot be distinguished from a client
-// that has closed the connection. It still gets the response. Threads: the thread of the server's
-// runner.
+// that closes only its sending side counts as gone, because it cannot be distinguished from a
+// client that has closed the connection. It still gets the response. Threads: the thread of the
+// server's runner.
 class ClientPresence {
  public:
   bool gone() const { return gone_; }

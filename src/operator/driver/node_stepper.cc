@@ -359,10 +359,9 @@ void NodeStepper::RollBack(const std::string& why) {
   }
   UpgradeAction& action = Enter(UpgradeState::kFailed, "fails: " + why);
   // The first failure is the cause of the rollback, so the problem names it too.
-  Fail(rolled_back ? fmt::format("{}; after the rollback, {}",
-                                 ValueAt(node_.annotations, names::kAnnotationUpgradeProblem), why)
-                   : why,
-       &action);
+  const std::string cause = ValueAt(node_.annotations, names::kAnnotationUpgradeProblem);
+  const bool has_cause = rolled_back && !cause.empty();
+  Fail(has_cause ? fmt::format("{}; after the rollback, {}", cause, why) : why, &action);
   if (node_.annotations.contains(names::kAnnotationUpgradeRequested))
     action.annotations[std::string(names::kAnnotationUpgradeRequested)] = std::nullopt;
 }
