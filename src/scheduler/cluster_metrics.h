@@ -23,8 +23,8 @@ void WriteFragmentation(const ledger::ClusterLedger& ledger, MetricsText* text);
 
 void WriteQuota(const placement::Quota& quota, MetricsText* text);
 
-// Label "size": "share", "slice", "1", "2", "4", "8" or "other" GPUs; "unknown" for a request that
-// cannot be read.
+// Label "size": "share" (of one GPU), "slice" (MIG devices), the number of whole GPUs "1", "2", "4"
+// or "8", or "other"; "unknown" for a request that cannot be read.
 std::string_view SizeOf(const device::DeviceRequest& request);
 void WriteWaitingPods(const ledger::ClusterLedger& ledger, const WaitReasons& reasons, WallTime now,
                       MetricsText* text);

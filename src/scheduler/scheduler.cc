@@ -12,7 +12,6 @@
 #include "src/kube/lease.h"
 #include "src/net/http_server.h"
 #include "src/scheduler/binder.h"
-#include "src/scheduler/drain.h"
 #include "src/scheduler/extender_certificates.h"
 #include "src/scheduler/leader_endpoint.h"
 #include "src/scheduler/metrics.h"
@@ -20,6 +19,7 @@
 #include "src/scheduler/router.h"
 #include "src/scheduler/term.h"
 #include "src/scheduler/verbs.h"
+#include "src/scheduler/wait_for_zero.h"
 #include "src/trace/tracer.h"
 
 namespace tessera::scheduler {
@@ -404,7 +404,7 @@ void Scheduler::Impl::Stop(std::function<void()> on_done) {
   const auto unanswered = [this, weak = weak_.Get()]() -> size_t {
     return weak && term_ ? term_->bindings_unanswered() : 0;
   };
-  Drain(runner_, kStopTimeout, unanswered, [this, weak = weak_.Get(), on_done](size_t remaining) {
+  const auto stop_leading = [this, weak = weak_.Get(), on_done](size_t remaining) {
     if (!weak) return;
     if (remaining > 0) {
       Log(Severity::kWarning,
@@ -420,7 +420,8 @@ void Scheduler::Impl::Stop(std::function<void()> on_done) {
     // the next leader.
     if (endpoint_) return endpoint_->Withdraw(release);
     release();
-  });
+  };
+  WaitForZero(runner_, kStopTimeout, unanswered, stop_leading);
 }
 
 Scheduler::Scheduler(TaskRunner* runner, net::IoThread* io, SchedulerOptions options)

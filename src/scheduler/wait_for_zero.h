@@ -10,8 +10,8 @@
 namespace tessera::scheduler {
 
 // Polls `remaining` until it returns 0 or `limit` has passed, then calls `on_done` with the last
-// count. Both are called from their own tasks.
-void Drain(TaskRunner& runner, Duration limit, std::function<size_t()> remaining,
-           std::function<void(size_t remaining)> on_done);
+// count. Returns at once; tasks of the runner call both functions.
+void WaitForZero(TaskRunner& runner, Duration limit, std::function<size_t()> remaining,
+                 std::function<void(size_t remaining)> on_done);
 
 }  // namespace tessera::scheduler

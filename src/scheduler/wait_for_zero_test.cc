@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/scheduler/drain.h"
+#include "src/scheduler/wait_for_zero.h"
 
 #include <gtest/gtest.h>
 
@@ -10,10 +10,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class DrainTest : public ::testing::Test {
+class WaitForZeroTest : public ::testing::Test {
  protected:
   void Start() {
-    Drain(
+    WaitForZero(
         runner_, 5s, [this] { return remaining_; },
         [this](size_t remaining) { reported_ = remaining; });
   }
@@ -22,7 +22,7 @@ class DrainTest : public ::testing::Test {
   std::optional<size_t> reported_;
 };
 
-TEST_F(DrainTest, EndsAtOnceIfNothingRemains) {
+TEST_F(WaitForZeroTest, EndsAtOnceIfNothingRemains) {
   remaining_ = 0;
   Start();
   EXPECT_EQ(reported_, std::nullopt);  // not from inside the call
@@ -30,7 +30,7 @@ TEST_F(DrainTest, EndsAtOnceIfNothingRemains) {
   EXPECT_EQ(reported_, 0u);
 }
 
-TEST_F(DrainTest, EndsOnceNothingRemains) {
+TEST_F(WaitForZeroTest, EndsOnceNothingRemains) {
   Start();
   runner_.AdvanceTimeAndRun(3s);
   EXPECT_EQ(reported_, std::nullopt);
@@ -39,7 +39,7 @@ TEST_F(DrainTest, EndsOnceNothingRemains) {
   EXPECT_EQ(reported_, 0u);
 }
 
-TEST_F(DrainTest, GivesUpAfterTheLimitWithTheRemainingCount) {
+TEST_F(WaitForZeroTest, GivesUpAfterTheLimitWithTheRemainingCount) {
   Start();
   runner_.AdvanceTimeAndRun(4900ms);
   EXPECT_EQ(reported_, std::nullopt);

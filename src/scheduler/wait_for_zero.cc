@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/scheduler/drain.h"
+#include "src/scheduler/wait_for_zero.h"
 
 #include <utility>
 
@@ -19,8 +19,8 @@ void Poll(TaskRunner& runner, MonotonicTime until, std::function<size_t()> remai
 
 }  // namespace
 
-void Drain(TaskRunner& runner, Duration limit, std::function<size_t()> remaining,
-           std::function<void(size_t remaining)> on_done) {
+void WaitForZero(TaskRunner& runner, Duration limit, std::function<size_t()> remaining,
+                 std::function<void(size_t remaining)> on_done) {
   const MonotonicTime until = runner.clock().Now() + limit;
   runner.Post([&runner, until, remaining = std::move(remaining), on_done = std::move(on_done)] {
     Poll(runner, until, remaining, on_done);
