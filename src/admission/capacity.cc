@@ -197,8 +197,9 @@ std::vector<std::string> WhyNeverFits(const ledger::PodRequest& pod,
     ExplainMemory(request, *allowed, &lines);
     ExplainWholeGpus(request, *allowed, &lines);
   } else if (lines.empty() && !capacity.models.empty()) {
-    lines.push_back(fmt::format("no GPU of the cluster has one of the models {}; it has {}",
-                                fmt::join(request.constraints.models, ", "), ModelsText(capacity)));
+    lines.push_back(
+        fmt::format("no GPU of the cluster has one of the models {}; the cluster has {}",
+                    fmt::join(request.constraints.models, ", "), ModelsText(capacity)));
   }
   ExplainQuota(pod, capacity, &lines);
   return lines;

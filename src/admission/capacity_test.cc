@@ -97,8 +97,9 @@ TEST_F(CapacityTest, AQuotaCountsForTheModelsThatThePodAllows) {
 TEST_F(CapacityTest, NamesAMissingModelAndTheModelsOfTheCluster) {
   ledger_->SetNode(GpuNode("a", 4));
   EXPECT_THAT(Warnings({{"nvidia.com/gpu", "1"}}, "h100,A100"), IsEmpty());
-  EXPECT_THAT(Warnings({{"nvidia.com/gpu", "1"}}, "H100,B200"),
-              ElementsAre("no GPU of the cluster has one of the models H100, B200; it has A100"));
+  EXPECT_THAT(
+      Warnings({{"nvidia.com/gpu", "1"}}, "H100,B200"),
+      ElementsAre("no GPU of the cluster has one of the models H100, B200; the cluster has A100"));
 }
 
 TEST_F(CapacityTest, NamesGpusThatTheClusterDoesNotHave) {

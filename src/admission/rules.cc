@@ -148,10 +148,10 @@ void WarnOfLimits(std::string_view key, const Result<Limits>& limits,
     const auto requested_amount = requested(container);
     if (!limit || requested_amount == decltype(requested_amount)(0) || *limit <= requested_amount)
       continue;
-    warnings->push_back(
-        fmt::format("container \"{}\": annotation {} has no effect: {} is more than the {} that it "
-                    "requests, and the annotation only lowers the limit",
-                    container.name, key, text(*limit), text(requested_amount)));
+    warnings->push_back(fmt::format(
+        "container \"{}\": annotation {} has no effect: {} is more than the {} that the "
+        "container requests, and the annotation only lowers the limit",
+        container.name, key, text(*limit), text(requested_amount)));
   }
 }
 
@@ -229,7 +229,7 @@ void WarnOfAnnotations(const AdmissionRequest& request, const ledger::PodRequest
     if (*limit >= core) continue;
     warnings->push_back(fmt::format(
         "container \"{0}\": annotation {1} has no effect: {2} is less than the {4} of {3} "
-        "that it requests, so it gets {4}",
+        "that the container requests, so the container gets {4}",
         container.name, names::kAnnotationVcudaCoreLimit,
         limit->count() / device::kVcudaCore.count(), names::kResourceVcudaCore,
         core.count() / device::kVcudaCore.count()));

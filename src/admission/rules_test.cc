@@ -121,7 +121,7 @@ TEST_F(AdmissionTest, WarnsOfAnnotationsWithoutEffect) {
   EXPECT_THAT(
       WarningsOf(PodJson({{"aliyun.com/gpu-mem", "4"}}, {{"tessera.dev/memory-limit", "99Gi"}})),
       ElementsAre(HasSubstr("tessera.dev/memory-limit has no effect: 101376 MiB is more than the "
-                            "4096 MiB that it requests")));
+                            "4096 MiB that the container requests")));
   EXPECT_THAT(
       WarningsOf(PodJson({{"aliyun.com/gpu-mem", "4"}}, {{"tessera.dev/memory-limit", "4Gi"}})),
       IsEmpty());
@@ -136,7 +136,8 @@ TEST_F(AdmissionTest, WarnsOfAnnotationsWithoutEffect) {
   EXPECT_THAT(
       WarningsOf(PodJson(share, {{"tencent.com/vcuda-core-limit", "20"}})),
       ElementsAre(HasSubstr(
-          "20 is less than the 30 of tencent.com/vcuda-core that it requests, so it gets 30")));
+          "20 is less than the 30 of tencent.com/vcuda-core that the container requests, so the "
+          "container gets 30")));
   EXPECT_THAT(WarningsOf(PodJson(share, {{"tencent.com/vcuda-core-limit", "30"}})), IsEmpty());
   EXPECT_THAT(WarningsOf(PodJson({{"aliyun.com/gpu-count", "1"}})),
               ElementsAre(HasSubstr("aliyun.com/gpu-count is the number of GPUs of a node")));
@@ -185,7 +186,7 @@ TEST_F(AdmissionTest, ForgedAssignmentsAreRemovedAtCreation) {
                               {{"tessera.dev/policy", "spread"}, {"mine/own", "stays"}}));
 }
 
-TEST_F(AdmissionTest, AnUpdateOrAMirrorOfAPodFileIsLeftAlone) {
+TEST_F(AdmissionTest, AnUpdateOrAMirrorPodIsLeftAlone) {
   const Json pod = PodJson({{"tencent.com/vcuda-core", "150"}},
                            {{"tessera.dev/assignment", "x"}, {"kubernetes.io/config.mirror", "h"}});
   EXPECT_TRUE(MakeRules().Mutate(UpdateOf(pod, pod)).patch.empty());
@@ -251,7 +252,7 @@ TEST_F(AdmissionTest, OtherObjectsThanPodsPass) {
   EXPECT_TRUE(MakeRules().Mutate(request).patch.empty());
 }
 
-// The API server calls webhooks again after others, and may retry.
+// The API server calls a webhook again if a later webhook has changed the pod, and may retry calls.
 TEST_F(AdmissionTest, ApplyingAPatchTwiceEqualsApplyingItOnce) {
   const AdmissionRules rules = MakeRules({.runtime_class = "nvidia"});
   const char* keys[] = {"tessera.dev/assignment",

@@ -176,10 +176,11 @@ class Top {
         });
       }
       if (uses.ok() && !pod_.empty() && uses->uses.empty() && uses->problems.empty()) {
-        uses = Error(Code::kNotFound,
-                     "no container with a share of pod {0}/{1} runs on node {2}: see \"kubectl -n "
-                     "{0} describe pod {1}\"",
-                     ns_, pod_, node);
+        uses =
+            Error(Code::kNotFound,
+                  "no container of pod {0}/{1} that has a share runs on node {2}: see \"kubectl -n "
+                  "{0} describe pod {1}\"",
+                  ns_, pod_, node);
       }
       if (!uses.ok() || !node.empty()) return Print(uses);
       ReadNodes(*std::move(uses));

@@ -86,7 +86,7 @@ TEST_F(TopTest, SaysWhyANamedPodIsNotShown) {
             "\"tessera explain default/late\"\n");
   PutPod("starts", R"("aliyun.com/gpu-mem":"8")", "n2", "Pending");
   EXPECT_EQ(ErrorOf({"starts"}, 66),
-            "tessera: no container with a share of pod default/starts runs on node n2: see "
+            "tessera: no container of pod default/starts that has a share runs on node n2: see "
             "\"kubectl -n default describe pod starts\"\n");
   PutPod("alone", R"("aliyun.com/gpu-mem":"8")", "n3");
   EXPECT_THAT(ErrorOf({"alone"}, 66), HasSubstr("no tessera-agent runs on node n3"));

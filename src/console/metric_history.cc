@@ -52,7 +52,7 @@ Result<std::string> ReadCredential(const std::string& file) {
   if (credential.empty() || std::ranges::any_of(credential, [](char c) {
         return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
       })) {
-    return Error(Code::kFailedPrecondition, "{} has no single line of text", file);
+    return Error(Code::kFailedPrecondition, "{} must contain exactly one line of text", file);
   }
   return credential;
 }

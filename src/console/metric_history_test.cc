@@ -27,7 +27,7 @@ TEST(AddCurvesTest, ValuesAreAtTheirTimesAndGapsAreNull) {
             R"({"GPU-a":{"utilization":[37.25,null,null,100],"power":[null,null]}})");
 }
 
-TEST(AddCurvesTest, AnswersWithoutCurvesAreErrors) {
+TEST(AddCurvesTest, InvalidAnswersAreErrors) {
   Json gpus = Json::MakeObject();
   const Status rejected =
       AddCurves(R"({"status":"error","error":"bad step"})", "power", 0, 60, 4, &gpus);
@@ -123,7 +123,8 @@ TEST_F(MetricHistoryTest, AnUnusableCredentialIsAnErrorThatNamesTheFlag) {
   EXPECT_EQ(Read({"GPU-a"}).status().code(), Code::kFailedPrecondition);
   ASSERT_TRUE(WriteFileAtomically(options_.token_file, "a\nX-Other: b", 0600).ok());
   EXPECT_THAT(Read({"GPU-a"}).status().message(),
-              AllOf(HasSubstr("--prometheus-token-file: "), HasSubstr("no single line of text")));
+              AllOf(HasSubstr("--prometheus-token-file: "),
+                    HasSubstr("must contain exactly one line of text")));
   EXPECT_TRUE(queries_.empty());
 }
 

@@ -16,7 +16,7 @@ namespace {
 // Time from the start of a step to the first check whether it is complete.
 constexpr Duration kFirstCheckWait = std::chrono::seconds(1);
 constexpr Duration kRetry = std::chrono::seconds(5);
-// Full nodes are tens of KiB each.
+// Whole Node objects are listed, at tens of KiB each.
 constexpr int kCleanerPageSize = 100;
 
 }  // namespace
@@ -200,8 +200,8 @@ bool Removal::Advance(bool agents_run) {
     return false;
   }
   const bool workloads = parts_.objects.Remaining(/*workloads_only=*/true) > 0 || agents_run;
-  if (!engines_clean_ && engine_cleanup_ == nullptr && (workloads || !removing_)) {
-    removing_ = true;
+  if (!engines_clean_ && engine_cleanup_ == nullptr && (workloads || !workload_removal_started_)) {
+    workload_removal_started_ = true;
     Enter("the agents and schedulers are being removed; running pods keep their GPUs");
     parts_.objects.RemoveWorkloads(inputs_.owner);
     return false;
@@ -231,11 +231,11 @@ bool Removal::Advance(bool agents_run) {
 // "" once it is complete.
 std::string Removal::ReleaseDrivers() {
   if (parts_.drivers == nullptr || parts_.drivers->released()) return "";
-  if (!std::exchange(releasing_, true)) parts_.drivers->Release(inputs_.pools);
+  if (!std::exchange(driver_release_started_, true)) parts_.drivers->Release(inputs_.pools);
   const std::optional<FleetReport> report = parts_.drivers->report();
   if (report && !report->access_error.empty()) return report->access_error;
   if (!report || report->problems.empty()) {
-    return "the nodes are being released from upgrades and drivers";
+    return "driver upgrades are being ended, and drivers removed from the nodes";
   }
   const NodeProblem& first = report->problems.front();
   return fmt::format("node {}: {}", first.node, first.message);
@@ -250,7 +250,8 @@ void Removal::CleanEngines() {
                                       [this](const Status& status) { OnEnginesCleaned(status); });
 }
 
-// The deletion continues after an error, because an unreachable node would block it forever.
+// The removal continues after an error; otherwise an unreachable node would block the removal
+// forever.
 void Removal::OnEnginesCleaned(const Status& status) {
   engines_clean_ = true;
   // Posted, because the cleanup must not be destroyed inside its callback.

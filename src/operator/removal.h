@@ -75,8 +75,8 @@ class Removal {
   const Inputs inputs_;
   const Duration timeout_;
   std::string step_;
-  bool releasing_ = false;  // the drivers
-  bool removing_ = false;   // the agents
+  bool driver_release_started_ = false;
+  bool workload_removal_started_ = false;  // of agents and schedulers
   bool engines_clean_ = false;
   bool nodes_clean_ = false;
   Status error_;

@@ -159,8 +159,7 @@ class OperatorRun {
       std::printf("  at rest: %s %s\n", request.method.c_str(), request.target.c_str());
     });
     runner_.RunFor(std::chrono::seconds(20));
-    std::printf("%d nodes, %d agents, %d changes without a consequence\n", nodes_, nodes_,
-                changes_);
+    std::printf("%d nodes, %d agents, %d changes that need no write\n", nodes_, nodes_, changes_);
     std::printf("  writes to install            %d\n", writes);
     std::printf("  writes during the changes    %d\n", during);
     std::printf("  writes at rest, 20 s         %d (target 0)\n",
@@ -174,11 +173,11 @@ class OperatorRun {
   void PrintReconciles(const std::map<double, double>& before,
                        const std::map<double, double>& after) const {
     if (after.empty()) return;
-    const auto in = [&](double bound) { return after.at(bound) - before.at(bound); };
-    const double total = in(after.rbegin()->first);
+    const auto new_samples_up_to = [&](double bound) { return after.at(bound) - before.at(bound); };
+    const double total = new_samples_up_to(after.rbegin()->first);
     std::printf("  reconciles                   %.0f (target: 99 %% in at most 50 ms)\n", total);
     for (const auto& [bound, count] : after) {
-      const double share = 100 * in(bound) / total;
+      const double share = 100 * new_samples_up_to(bound) / total;
       if (share > 0 && bound < 1e9) {
         std::printf("    in at most %5g ms          %5.1f %%\n", bound * 1000, share);
       }

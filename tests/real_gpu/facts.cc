@@ -82,7 +82,8 @@ void CompareExports(int version) {
   for (const std::string& name : ExportsOf(Cuda())) {
     if (!known.contains(name)) unknown.push_back(name);
   }
-  Row("E1", "functions of the driver's CUDA version that it does not export", Summarize(missing));
+  Row("E1", "functions of the driver's CUDA version that the driver does not export",
+      Summarize(missing));
   Row("E1", "exported functions that api/cuda_symbols.inc lacks", Summarize(unknown));
 }
 
@@ -135,7 +136,8 @@ void AskExportTables() {
       ++have;
     }
   }
-  Row("E2", "export tables of the runtime's start", fmt::format("{} of 3", have));
+  Row("E2", "export tables that the CUDA runtime requests at its start",
+      fmt::format("{} of 3", have));
 }
 
 uint64_t NowUs() {
@@ -154,7 +156,7 @@ double Median(std::vector<double> values) {
 void WatchSamples(Program& program, nvml::Device device) {
   std::set<uint64_t> times;
   std::vector<double> ages;
-  std::set<unsigned> busy;
+  std::set<unsigned> own_utilizations;  // of the SMs by this process, percent
   size_t most = 0;
   const double end = NowNs() + 4000 * kMs;
   while (NowNs() < end) {
@@ -168,7 +170,7 @@ void WatchSamples(Program& program, nvml::Device device) {
       for (unsigned i = 0; i < count; ++i) {
         times.insert(samples[i].timestamp);
         newest = std::max(newest, samples[i].timestamp);
-        if (samples[i].pid == unsigned(::getpid())) busy.insert(samples[i].sm);
+        if (samples[i].pid == unsigned(::getpid())) own_utilizations.insert(samples[i].sm);
       }
       most = std::max<size_t>(most, count);
       ages.push_back(double(now - newest) / 1000);
@@ -183,10 +185,11 @@ void WatchSamples(Program& program, nvml::Device device) {
   Row("E10", "process utilization: step of timestamps", fmt::format("{:.0f} ms", Median(steps)));
   Row("E10", "process utilization: age of the newest", fmt::format("{:.0f} ms", Median(ages)));
   Row("E10", "process utilization: of a process that fills the GPU",
-      busy.empty() ? "not listed by its pid"
-                   : fmt::format("{} to {} %", *busy.begin(), *busy.rbegin()));
+      own_utilizations.empty()
+          ? "not listed by its pid"
+          : fmt::format("{} to {} %", *own_utilizations.begin(), *own_utilizations.rbegin()));
   unsigned count = 0;
-  Row("E10", "process utilization: after the newest sample",
+  Row("E10", "process utilization: query for samples newer than the newest",
       fmt::format("result {}", int(NVML(nvmlDeviceGetProcessUtilization)(device, nullptr, &count,
                                                                          NowUs() + 1'000'000))));
 }
