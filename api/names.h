@@ -227,6 +227,9 @@ inline constexpr std::string_view kEnvGrantPrefix = "TESSERA_GRANT_";
 inline constexpr std::string_view kEnvVisibleDevices = "NVIDIA_VISIBLE_DEVICES";
 inline constexpr std::string_view kEnvGpuMemContainer =
     "ALIYUN_COM_GPU_MEM_CONTAINER";  // gpushare's other variables are named like its annotations
+inline constexpr std::string_view kEnvGpuMemIndex = kAnnotationGpuMemIndex;
+inline constexpr std::string_view kEnvGpuMemPod = kAnnotationGpuMemPod;
+inline constexpr std::string_view kEnvGpuMemDev = kAnnotationGpuMemDev;
 inline constexpr std::string_view kEnvCgpuDisable = "CGPU_DISABLE";
 inline constexpr std::string_view kEnvDriverCapabilities = "NVIDIA_DRIVER_CAPABILITIES";
 inline constexpr std::string_view kEnvRequirePrefix = "NVIDIA_REQUIRE_";

@@ -29,8 +29,9 @@ Result<std::string> ShowNodes(const ClusterView& view, const Style& style,
 // Shows one node, or all nodes if `node` is "". `selector` as for ShowNodes.
 Result<std::string> ShowGpus(const ClusterView& view, std::string_view node, const Style& style,
                              std::string_view selector = "");
-// The message for an empty table: `no_gpus`, or with a selector, that no node with GPUs matches it.
-std::string NoNodesText(std::string_view selector, std::string_view no_gpus);
+// The message for an empty table: `text_without_selector`, or with a selector, that no node with
+// GPUs matches it.
+std::string NoNodesText(std::string_view selector, std::string_view text_without_selector);
 // Shows the pods with these names in namespace `ns`, or in all namespaces if `ns` is "". If `names`
 // is empty, shows all pods that request GPUs.
 Result<std::string> ShowPods(const ClusterView& view, std::string_view ns, const Style& style,

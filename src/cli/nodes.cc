@@ -78,8 +78,8 @@ Result<std::vector<NodeRow>> NodesNamed(const ClusterView& view,
 
 }  // namespace
 
-std::string NoNodesText(std::string_view selector, std::string_view no_gpus) {
-  if (selector.empty()) return std::string(no_gpus);
+std::string NoNodesText(std::string_view selector, std::string_view text_without_selector) {
+  if (selector.empty()) return std::string(text_without_selector);
   return fmt::format("No node with GPUs matches -l {}.", selector);
 }
 

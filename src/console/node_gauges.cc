@@ -17,7 +17,7 @@ constexpr const char* kMetricsPage = "/metrics";
 
 }  // namespace
 
-std::string MapGaugesOf(std::string_view metrics) {
+std::string GaugesForNodeMap(std::string_view metrics) {
   const Json gpus = JsonOfGpuGauges(metrics);
   Json values = Json::MakeObject();
   for (const auto& [uuid, gauges] : gpus.members()) {
@@ -118,7 +118,7 @@ void NodeGauges::TakePage(const std::string& node, const std::string& pod,
   gauges.error = page.status().message();
   gauges.pod = page.ok() ? pod : "";  // the agent may have a new pod
   if (!page.ok()) return;
-  gauges.gpus = MapGaugesOf(*page);
+  gauges.gpus = GaugesForNodeMap(*page);
   gauges.read_at = Now();
 }
 

@@ -28,7 +28,7 @@ namespace tessera::console {
 
 // {"GPU-…":[37,61]}: utilization in percent and temperature in degrees Celsius of each GPU, from a
 // metrics page of dcgm-exporter; null for a gauge that the page lacks.
-std::string MapGaugesOf(std::string_view metrics);
+std::string GaugesForNodeMap(std::string_view metrics);
 
 class NodeGauges {
  public:
@@ -45,10 +45,10 @@ class NodeGauges {
 
   // Returns the last values of these nodes, for example
   //   {"n1":{"age":3.2,"gpus":{"GPU-…":[37,61]}},"n2":{"error":"no route to host"}}
-  // "age": seconds since the agent was read; "gpus": as in MapGaugesOf; both are absent if no read
-  // has succeeded. "error": why the last read failed; absent if it succeeded. A node whose first
-  // read has not ended is absent. Returns at once, and then reads the agents whose last read is
-  // older than kMaxAge. REQUIRES: these nodes exist; at most kMaxNodes.
+  // "age": seconds since the agent was read; "gpus": as in GaugesForNodeMap; both are absent if no
+  // read has succeeded. "error": why the last read failed; absent if it succeeded. A node whose
+  // first read has not ended is absent. Returns at once, and then reads the agents whose last read
+  // is older than kMaxAge. REQUIRES: these nodes exist; at most kMaxNodes.
   std::string Read(const std::vector<std::string>& nodes);
 
  private:

@@ -23,9 +23,9 @@ std::string PageOf(int utilization) {
       utilization);
 }
 
-TEST(MapGaugesOfTest, HasBothValuesOfEachGpu) {
-  EXPECT_EQ(MapGaugesOf(PageOf(37)), R"({"GPU-a":[37,61],"GPU-b":[null,45]})");
-  EXPECT_EQ(MapGaugesOf("no metrics"), "{}");
+TEST(GaugesForNodeMapTest, HasBothValuesOfEachGpu) {
+  EXPECT_EQ(GaugesForNodeMap(PageOf(37)), R"({"GPU-a":[37,61],"GPU-b":[null,45]})");
+  EXPECT_EQ(GaugesForNodeMap("no metrics"), "{}");
 }
 
 // Uses a fake API server: a real one proxies HTTP requests only to pods that a kubelet runs.

@@ -44,7 +44,7 @@ Json AccessReview(const AccessRequest& access) {
                   Json::MakeObject({{"resourceAttributes", std::move(attributes)}}));
 }
 
-Json MayList(std::string_view resource, std::string_view ns) {
+Json ListReview(std::string_view resource, std::string_view ns) {
   return AccessReview({.verb = "list", .resource = std::string(resource), .ns = std::string(ns)});
 }
 
@@ -92,14 +92,14 @@ class WebSessions::Review {
                  const Json* user = status == nullptr ? nullptr : status->Find("userInfo");
                  if (user != nullptr) answer_.user = user->StringAt("username").value_or("");
                });
-    SendReview(kAccessReviews, MayList("nodes", ""),
+    SendReview(kAccessReviews, ListReview("nodes", ""),
                [this](const Json& review) { answer_.rights.nodes = IsAllowed(review); });
     SendReview(
         kAccessReviews,
         AccessReview(
             {.verb = "get", .resource = "pods/proxy", .ns = std::string(names::kSystemNamespace)}),
         [this](const Json& review) { answer_.rights.agents = IsAllowed(review); });
-    SendReview(kAccessReviews, MayList("pods", ""), [this, namespaces](const Json& review) {
+    SendReview(kAccessReviews, ListReview("pods", ""), [this, namespaces](const Json& review) {
       answer_.rights.all_pods = IsAllowed(review);
       if (!answer_.rights.all_pods) CheckNamespaces(namespaces);
     });
@@ -110,7 +110,7 @@ class WebSessions::Review {
     size_t checked = 0;
     for (const std::string& ns : namespaces) {
       if (++checked > kMaxNamespaces) break;
-      SendReview(kAccessReviews, MayList("pods", ns), [this, ns](const Json& review) {
+      SendReview(kAccessReviews, ListReview("pods", ns), [this, ns](const Json& review) {
         if (IsAllowed(review)) answer_.rights.namespaces.insert(ns);
       });
     }
@@ -270,7 +270,8 @@ void WebSessions::Renew() {
     if (HasEnded(*session)) {
       End(session);
     } else if (runner_.clock().Now() - session->last_used_at <= 2 * kRenewInterval) {
-      // If the API server did not answer, the rights stay: it still checks every write.
+      // If the API server does not answer, the session keeps its rights, because the API server
+      // still checks every write.
       ReviewRights(session, [](const Status&) {});
     }  // The rights of other sessions are checked before their next use.
   }

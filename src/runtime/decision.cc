@@ -186,7 +186,7 @@ Result<Decision> MakeDecision(const ConfigDocument& document, const Options& opt
 // gpushare's device plugin gives no tokens, only this variable. The agent knows the node's
 // containers of gpushare, and answers NOT_FOUND for any other container that has the variable.
 bool HasGpushareVariable(const ConfigDocument& document) {
-  return document.env().Get(names::kAnnotationGpuMemIndex).has_value();
+  return document.env().Get(names::kEnvGpuMemIndex).has_value();
 }
 
 // Injects nothing. Denies the node's GPUs to a container that may open every GPU, except in

@@ -23,36 +23,36 @@ struct Family {
   const char* name;
   const char* help;
   const char* label;  // its value is gpu0 or total
-  std::function<double(const ManagedGpu&)>
+  std::function<double(const ManagerGpuUse&)>
       value_on_gpu;  // value of one GPU; null: a limit, which has only a total
-  std::function<double(const ManagedContainer&)> total_of;
+  std::function<double(const ManagerContainer&)> total_of;
 };
 
-double Sum(const ManagedContainer& container,
-           const std::function<double(const ManagedGpu&)>& value_on_gpu) {
+double Sum(const ManagerContainer& container,
+           const std::function<double(const ManagerGpuUse&)>& value_on_gpu) {
   double sum = 0;
-  for (const ManagedGpu& gpu : container.gpus) sum += value_on_gpu(gpu);
+  for (const ManagerGpuUse& gpu : container.gpus) sum += value_on_gpu(gpu);
   return sum;
 }
 
 const std::vector<Family>& Families() {
-  const auto used = [](const ManagedGpu& gpu) { return Mib(gpu.used); };
-  const auto percent = [](const ManagedGpu& gpu) { return static_cast<double>(gpu.percent); };
+  const auto used = [](const ManagerGpuUse& gpu) { return Mib(gpu.used); };
+  const auto percent = [](const ManagerGpuUse& gpu) { return static_cast<double>(gpu.percent); };
   static const std::vector<Family> families{
       {"container_gpu_memory_total", "gpu memory usage in MiB", "gpu_memory", used,
-       [used](const ManagedContainer& c) { return Sum(c, used); }},
+       [used](const ManagerContainer& c) { return Sum(c, used); }},
       {"container_gpu_utilization", "gpu utilization", "gpu", percent,
-       [percent](const ManagedContainer& c) { return Sum(c, percent); }},
+       [percent](const ManagerContainer& c) { return Sum(c, percent); }},
       {"container_request_gpu_memory", "request of gpu memory in MiB", "req_of_gpu_memory", nullptr,
-       [](const ManagedContainer& c) { return Mib(c.memory); }},
+       [](const ManagerContainer& c) { return Mib(c.memory); }},
       {"container_request_gpu_utilization", "request of gpu utilization", "req_of_gpu", nullptr,
-       [](const ManagedContainer& c) { return static_cast<double>(c.milli) / 1000; }},
+       [](const ManagerContainer& c) { return static_cast<double>(c.milli) / 1000; }},
   };
   return families;
 }
 
 // Labels in the order of their names, as Prometheus' own library writes them.
-std::string LabelsOf(const ManagerState& state, const ManagedContainer& container,
+std::string LabelsOf(const ManagerState& state, const ManagerContainer& container,
                      const Family& family, const std::string& which) {
   std::vector<std::pair<std::string, std::string>> labels{{"container_name", container.container},
                                                           {family.label, which},
@@ -68,9 +68,9 @@ std::string LabelsOf(const ManagerState& state, const ManagedContainer& containe
   return text;
 }
 
-std::vector<const ManagedContainer*> Sorted(const ManagerState& state) {
-  std::vector<const ManagedContainer*> sorted;
-  for (const ManagedContainer& container : state.containers) sorted.push_back(&container);
+std::vector<const ManagerContainer*> Sorted(const ManagerState& state) {
+  std::vector<const ManagerContainer*> sorted;
+  for (const ManagerContainer& container : state.containers) sorted.push_back(&container);
   std::ranges::sort(sorted, [](const auto* a, const auto* b) {
     return std::tie(a->container, a->ns, a->pod, a->pod_uid) <
            std::tie(b->container, b->ns, b->pod, b->pod_uid);
@@ -82,7 +82,7 @@ std::string PidsText(const std::vector<int>& pids) {
   return fmt::format("[{}]", fmt::join(pids, " "));
 }
 
-Json JsonOfDevice(const ManagedGpu& gpu) {
+Json JsonOfDevice(const ManagerGpuUse& gpu) {
   Json device = Json::MakeObject({{"id", Json::String(gpu.pci_bus_id)},
                                   {"card_idx", Json::String(fmt::format("{}", gpu.index))}});
   if (gpu.is_known) {
@@ -100,20 +100,20 @@ Json JsonOfDevice(const ManagedGpu& gpu) {
 
 std::string ManagerMetricPage(const ManagerState& state) {
   MetricsText text;
-  const std::vector<const ManagedContainer*> containers = Sorted(state);
+  const std::vector<const ManagerContainer*> containers = Sorted(state);
   for (const Family& family : Families()) {
     // Unknown usage is left out, because it is not 0.
     if (containers.empty() || (family.value_on_gpu && !state.problem.empty())) continue;
     text.AddFamily(family.name, "gauge", family.help);
-    for (const ManagedContainer* container : containers) {
-      for (const ManagedGpu& gpu : container->gpus) {
+    for (const ManagerContainer* container : containers) {
+      for (const ManagerGpuUse& gpu : container->gpus) {
         if (!family.value_on_gpu) break;
         if (!gpu.is_known) continue;
         const std::string which = fmt::format("gpu{}", gpu.index);
         text.AddSample(family.name, LabelsOf(state, *container, family, which),
                        family.value_on_gpu(gpu));
       }
-      if (family.value_on_gpu && !std::ranges::all_of(container->gpus, &ManagedGpu::is_known)) {
+      if (family.value_on_gpu && !std::ranges::all_of(container->gpus, &ManagerGpuUse::is_known)) {
         continue;
       }
       text.AddSample(family.name, LabelsOf(state, *container, family, "total"),
@@ -125,10 +125,10 @@ std::string ManagerMetricPage(const ManagerState& state) {
 
 Json ManagerUsage(const ManagerState& state) {
   Json usage = Json::MakeObject();
-  for (const ManagedContainer* container : Sorted(state)) {
+  for (const ManagerContainer* container : Sorted(state)) {
     Json* pod = usage.EnsureObject(container->pod_uid.str()).value();
     Json devices = Json::MakeArray();
-    for (const ManagedGpu& gpu : container->gpus) devices.Append(JsonOfDevice(gpu));
+    for (const ManagerGpuUse& gpu : container->gpus) devices.Append(JsonOfDevice(gpu));
     pod->EnsureObject("stat").value()->Set(container->container,
                                            Json::MakeObject({{"dev", std::move(devices)}}));
     pod->Set("project", Json::String(container->ns));
@@ -142,9 +142,9 @@ Json ManagerUsage(const ManagerState& state) {
 }
 
 Json ManagerGraph(const ManagerState& state) {
-  const auto is_idle = [](const ManagedNodeGpu& gpu) { return gpu.free_milli == 1000; };
+  const auto is_idle = [](const ManagerGpu& gpu) { return gpu.free_milli == 1000; };
   std::string graph = fmt::format("ROOT:{}\n", std::ranges::count_if(state.gpus, is_idle));
-  for (const ManagedNodeGpu& gpu : state.gpus) {
+  for (const ManagerGpu& gpu : state.gpus) {
     graph += fmt::format(
         "|---GPU{} (pids: {}, usedMemory: {}, totalMemory: {}, allocatableCores: {}, "
         "allocatableMemory: {})\n",

@@ -26,7 +26,7 @@
 namespace tessera::agent {
 
 // The use of one GPU by one container.
-struct ManagedGpu {
+struct ManagerGpuUse {
   int index = 0;
   std::string pci_bus_id;
   Bytes total;  // memory of the GPU
@@ -38,20 +38,20 @@ struct ManagedGpu {
   std::vector<int> pids;  // the container's processes on this GPU, ascending
 };
 
-struct ManagedContainer {
+struct ManagerContainer {
   Uid pod_uid;
   std::string ns;
   std::string pod;
   std::string container;
   int64_t milli = 0;  // limit over all its GPUs; a whole GPU counts 1000
   Bytes memory;       // limit over all its GPUs
-  std::vector<ManagedGpu> gpus;
+  std::vector<ManagerGpuUse> gpus;
 };
 
 // A GPU of the node, for /graph.
-struct ManagedNodeGpu {
+struct ManagerGpu {
   int index = 0;
-  bool is_known = true;  // see ManagedGpu
+  bool is_known = true;  // see ManagerGpuUse
   std::vector<int> pids;
   Bytes used;  // memory that all processes use
   Bytes total;
@@ -62,8 +62,8 @@ struct ManagedNodeGpu {
 struct ManagerState {
   std::string node;
   std::string problem;  // why the use of all GPUs is unknown; limits are known
-  std::vector<ManagedContainer> containers;
-  std::vector<ManagedNodeGpu> gpus;
+  std::vector<ManagerContainer> containers;
+  std::vector<ManagerGpu> gpus;
 };
 
 // Prometheus text.

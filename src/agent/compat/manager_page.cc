@@ -25,8 +25,8 @@ const HeldContainer* ContainerOf(const Holdings& holdings, const ProcessOwner& o
 }
 
 // The limits of one container.
-ManagedContainer LimitsOf(const HeldContainer& held, const device::NodeInventory& inventory) {
-  ManagedContainer limits{.pod_uid = held.holder.pod_uid,
+ManagerContainer LimitsOf(const HeldContainer& held, const device::NodeInventory& inventory) {
+  ManagerContainer limits{.pod_uid = held.holder.pod_uid,
                           .ns = held.holder.pod_namespace,
                           .pod = held.holder.pod_name,
                           .container = held.holder.container};
@@ -38,7 +38,7 @@ ManagedContainer LimitsOf(const HeldContainer& held, const device::NodeInventory
     limits.gpus.push_back(
         {.index = gpu->index, .pci_bus_id = gpu->pci_bus_id, .total = gpu->memory});
   }
-  std::ranges::sort(limits.gpus, {}, &ManagedGpu::index);
+  std::ranges::sort(limits.gpus, {}, &ManagerGpuUse::index);
   return limits;
 }
 
@@ -46,7 +46,7 @@ using Positions = std::map<const HeldContainer*, size_t>;  // in ManagerState::c
 
 // Adds the processes on a GPU to the GPU and to the containers of the processes.
 void AddProcesses(const gpu::ProcessReport::GpuProcesses& gpu_processes, const Holdings& holdings,
-                  const OwnerOfPid& owner_of, const Positions& positions, ManagedNodeGpu* node_gpu,
+                  const OwnerOfPid& owner_of, const Positions& positions, ManagerGpu* node_gpu,
                   ManagerState* state) {
   for (const gpu::ProcessUse& process : gpu_processes.processes) {
     node_gpu->pids.push_back(process.pid);
@@ -54,7 +54,7 @@ void AddProcesses(const gpu::ProcessReport::GpuProcesses& gpu_processes, const H
     const std::optional<ProcessOwner> owner = owner_of(process.pid);
     const HeldContainer* container = owner ? ContainerOf(holdings, *owner) : nullptr;
     if (container == nullptr) continue;
-    for (ManagedGpu& container_gpu : state->containers[positions.at(container)].gpus) {
+    for (ManagerGpuUse& container_gpu : state->containers[positions.at(container)].gpus) {
       if (container_gpu.index != node_gpu->index) continue;
       container_gpu.used += process.memory;
       container_gpu.percent += process.percent;
@@ -64,8 +64,8 @@ void AddProcesses(const gpu::ProcessReport::GpuProcesses& gpu_processes, const H
 }
 
 void MarkUnknown(int index, ManagerState* state) {
-  for (ManagedContainer& container : state->containers) {
-    for (ManagedGpu& gpu : container.gpus) gpu.is_known = gpu.is_known && gpu.index != index;
+  for (ManagerContainer& container : state->containers) {
+    for (ManagerGpuUse& gpu : container.gpus) gpu.is_known = gpu.is_known && gpu.index != index;
   }
 }
 
@@ -84,7 +84,7 @@ ManagerState ManagerStateOf(const std::string& node, const Holdings& holdings,
     const GpuUse use = holdings.accounts.UseOf(gpu.uuid);
     const auto gpu_processes =
         std::ranges::find(report.gpus, gpu.uuid, &gpu::ProcessReport::GpuProcesses::uuid);
-    ManagedNodeGpu node_gpu{
+    ManagerGpu node_gpu{
         .index = gpu.index, .is_known = gpu_processes != report.gpus.end(), .total = gpu.memory};
     if (!use.whole) {
       node_gpu.free_milli = std::max<int64_t>(0, kWholeGpu.count() - use.compute.count());

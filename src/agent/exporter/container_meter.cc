@@ -111,7 +111,7 @@ void ContainerMeter::DivideEnergy(uint64_t energy_mj, const Reading& reading,
     users.push_back(&record);
     parts.push_back(std::llround(*use * static_cast<double>(energy_mj)));
   }
-  parts = Divide(static_cast<int64_t>(energy_mj), std::move(parts));
+  parts = PartsAndRest(static_cast<int64_t>(energy_mj), std::move(parts));
   for (size_t i = 0; i < users.size(); ++i) {
     users[i]->energy_mj = users[i]->energy_mj.value_or(0) + static_cast<uint64_t>(parts[i]);
   }

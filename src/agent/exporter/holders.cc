@@ -55,7 +55,7 @@ HoldersByUuid HoldersOf(const Holdings& holdings, const ContainerUses* uses) {
   return holders;
 }
 
-std::vector<int64_t> Divide(int64_t total, std::vector<int64_t> parts) {
+std::vector<int64_t> PartsAndRest(int64_t total, std::vector<int64_t> parts) {
   total = std::max<int64_t>(total, 0);
   for (int64_t& part : parts) part = std::max<int64_t>(part, 0);
   const int64_t sum = std::accumulate(parts.begin(), parts.end(), int64_t{0});

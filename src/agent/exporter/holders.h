@@ -46,6 +46,6 @@ HoldersByUuid HoldersOf(const Holdings& holdings, const ContainerUses* uses);
 // Returns the parts, then the rest of `total`. No number is negative, and they add up to `total`.
 // If the parts exceed `total` together, because they were read at another moment, they are scaled
 // down.
-std::vector<int64_t> Divide(int64_t total, std::vector<int64_t> parts);
+std::vector<int64_t> PartsAndRest(int64_t total, std::vector<int64_t> parts);
 
 }  // namespace tessera::agent

@@ -44,12 +44,12 @@ TEST(HoldersTest, TheUseOfAShareComesFromTheDriverElseFromTheLimiters) {
 }
 
 TEST(DivideTest, PartsAndRestAddUpToTheDevice) {
-  EXPECT_EQ(Divide(100, {30, 20}), (std::vector<int64_t>{30, 20, 50}));
-  EXPECT_EQ(Divide(10, {30, 10}), (std::vector<int64_t>{7, 2, 1}))
+  EXPECT_EQ(PartsAndRest(100, {30, 20}), (std::vector<int64_t>{30, 20, 50}));
+  EXPECT_EQ(PartsAndRest(10, {30, 10}), (std::vector<int64_t>{7, 2, 1}))
       << "parts may exceed the total if the driver read them later";
-  EXPECT_EQ(Divide(0, {30}), (std::vector<int64_t>{0, 0}));
-  EXPECT_EQ(Divide(5, {}), (std::vector<int64_t>{5}));
-  EXPECT_EQ(Divide(-1, {-2, 3}), (std::vector<int64_t>{0, 0, 0}));
+  EXPECT_EQ(PartsAndRest(0, {30}), (std::vector<int64_t>{0, 0}));
+  EXPECT_EQ(PartsAndRest(5, {}), (std::vector<int64_t>{5}));
+  EXPECT_EQ(PartsAndRest(-1, {-2, 3}), (std::vector<int64_t>{0, 0, 0}));
 }
 
 TEST(DivideTest, AddsUpForAnyParts) {
@@ -58,7 +58,7 @@ TEST(DivideTest, AddsUpForAnyParts) {
     const auto total = static_cast<int64_t>(random() % 200000);
     std::vector<int64_t> parts(random() % 9);
     for (int64_t& part : parts) part = static_cast<int64_t>(random() % 100000);
-    const std::vector<int64_t> divided = Divide(total, parts);
+    const std::vector<int64_t> divided = PartsAndRest(total, parts);
     EXPECT_EQ(divided.size(), parts.size() + 1);
     EXPECT_EQ(std::accumulate(divided.begin(), divided.end(), int64_t{0}), total);
     for (const int64_t part : divided) EXPECT_GE(part, 0);

@@ -148,7 +148,7 @@ class PageWriter {
       known_shares.push_back(&share);
       parts.push_back(std::llround(*part * field.factor));
     }
-    parts = Divide(total, std::move(parts));
+    parts = PartsAndRest(total, std::move(parts));
     for (size_t i = 0; i < known_shares.size(); ++i) {
       Write(gpu, TextOf(ContainerLabels(known_shares[i]->holder, options_.style)),
             std::to_string(parts[i]));

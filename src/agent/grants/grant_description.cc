@@ -74,11 +74,10 @@ StringMap DialectEnv(const device::DeviceRequest& request,
   const auto set = [&](std::string_view name, std::string value) {
     env.emplace(name, std::move(value));
   };
-  // gpushare's variables have the names of its annotations.
-  set(names::kAnnotationGpuMemIndex, std::to_string(*gpu->minor));
-  set(names::kAnnotationGpuMemPod, units(request.OneGpuShare().memory));
+  set(names::kEnvGpuMemIndex, std::to_string(*gpu->minor));
+  set(names::kEnvGpuMemPod, units(request.OneGpuShare().memory));
   set(names::kEnvGpuMemContainer, units(shares.front().memory));
-  set(names::kAnnotationGpuMemDev, units(gpu->memory));
+  set(names::kEnvGpuMemDev, units(gpu->memory));
   // The variable is set in both cases, so that a value from the pod has no effect. With gpushare, a
   // value from the pod took effect.
   set(names::kEnvCgpuDisable, settings.isolation_disabled ? "true" : "false");

@@ -79,7 +79,7 @@ Result<std::string_view> TextAt(std::string_view message, uint32_t field) {
 Status AddVariable(std::string_view entry, std::vector<int>* minors) {
   constexpr uint32_t kKey = 1, kValue = 2;
   ASSIGN_OR_RETURN(const std::string_view key, TextAt(entry, kKey));
-  if (key != names::kAnnotationGpuMemIndex) return Status::Ok();
+  if (key != names::kEnvGpuMemIndex) return Status::Ok();
   ASSIGN_OR_RETURN(const std::string_view value, TextAt(entry, kValue));
   if (value == "-1") return Status::Ok();  // gpushare's answer to a rejected pod
   const std::optional<int> minor = ParseMinor(value);
