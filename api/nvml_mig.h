@@ -60,7 +60,8 @@ struct ComputeInstanceProfileInfo {
 };
 static_assert(sizeof(ComputeInstanceProfileInfo) == 36);
 
-// Since 510, with a name; version 3 has capabilities instead of p2p_supported.
+// GpuInstanceProfileInfo with a name, since driver 510. GpuInstanceProfileInfoV3 has capabilities
+// instead of p2p_supported.
 struct GpuInstanceProfileInfoV2 {
   unsigned version;
   unsigned id;

@@ -169,7 +169,9 @@ enum FieldId : unsigned {
   kFieldEccDbeVolatile = 4,
   kFieldEccSbeAggregate = 5,
   kFieldEccDbeAggregate = 6,
-  kFieldEccFirstLocation = 7,  // first counter of one memory; the last: kFieldEccLastLocation
+  // The counters of each memory (L1 cache, device memory, registers, …) are the fields from here to
+  // kFieldEccLastLocation.
+  kFieldEccFirstLocation = 7,
   kFieldEccSbeVolatileDevice = 11,
   kFieldEccDbeVolatileDevice = 12,
   kFieldEccSbeAggregateDevice = 22,

@@ -24,7 +24,7 @@ namespace tessera::console {
 Result<Json> Preview(ledger::ClusterLedger& ledger, const Manifest& manifest, bool with_quota);
 
 // One line about all nodes: "0/3 nodes have room: 2 too few GPUs, 1 unschedulable", or "3/3 nodes
-// have room, but taint a is not tolerated".
+// have room, but taint team=ml:NoSchedule is not tolerated".
 std::string SummaryOf(ledger::ClusterLedger& ledger, ledger::ClusterLedger::Query& query);
 
 // Adds to `out` how many nodes fit and the reasons of the other nodes. `details`, for users who may

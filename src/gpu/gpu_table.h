@@ -80,9 +80,10 @@ struct LinkedGpu {
 };
 
 // nvlinks(a, b) = min(count that a reports, count that b reports): direct links, or links into
-// NVSwitch if there are no direct links. The PCIe level comes from either end. If the ends
-// disagree, or one end could not be queried, the pair gets the weaker link, and a line is added to
-// `notes`.
+// NVSwitch if there are no direct links; 0 while one of the GPUs has not answered. The PCIe level
+// is the worse of the levels that the two GPUs report, or the known level if one is unknown. Adds a
+// line to `notes` for each pair that reports different counts of direct links, and for each GPU
+// with links that could not be read.
 device::LinkMatrix MergeLinks(const std::vector<LinkedGpu>& gpus, std::vector<std::string>* notes);
 
 }  // namespace tessera::gpu

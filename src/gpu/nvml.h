@@ -8,7 +8,7 @@
 // return codes. Callers may rely on these codes:
 //   UNIMPLEMENTED        the GPU or the driver does not support the call (not a health problem)
 //   DATA_LOSS            the GPU is lost or requires a reset
-//   FAILED_PRECONDITION  the session is dead: call Init again, or load the library again
+//   FAILED_PRECONDITION  the session since Init is dead: call Init again, or load the library again
 //   DEADLINE_EXCEEDED    no event within the timeout
 #pragma once
 

@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kApplyOperation = "Apply";
 
 // Both encodings carry the field set as the same JSON text. It is parsed, so that white space and
-// escapes make no difference. The digest is never 0, which means that there are no fields.
+// escapes make no difference. The digest is never 0, because 0 means that there are no fields.
 uint64_t DigestOf(const Json& fields) { return std::hash<std::string>()(fields.Serialize()) | 1; }
 
 const Json* ArrayIn(const Json& metadata, std::string_view key) {

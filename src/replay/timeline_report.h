@@ -17,6 +17,8 @@ namespace tessera::replay {
 // "allocation","fragmentation","mean_wait","last_end","never","blocked":{…},
 // "waiting":{"share":{"pods","mean","p50","p99","max"},…},
 // "points":[{"seconds","allocation","fragmentation","waiting_gpus"},…]},…]}. Times are seconds.
+// "last_end": when the last pod ended; "never": pods that fit on no node, even on an empty one;
+// "blocked": see BlockedPods.
 std::string ToJson(const std::vector<TimelineResult>& results);
 // A line for each point.
 std::string ToCsv(const std::vector<TimelineResult>& results);

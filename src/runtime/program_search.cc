@@ -25,8 +25,8 @@ bool IsOtherProgram(const char* path) {
   struct stat file, self;
   if (raw::Stat(path, &file) < 0 || !S_ISREG(file.st_mode)) return false;
   if (raw::Access(path, X_OK) < 0) return false;
-  // Compares inodes, because the program may be installed as runc under a second name. Without
-  // /proc no such loop can be detected.
+  // Compares inodes, because this program may also be installed under the name runc, and would then
+  // execute itself forever. Without /proc this cannot be detected.
   if (raw::Stat("/proc/self/exe", &self) < 0) return true;
   return file.st_dev != self.st_dev || file.st_ino != self.st_ino;
 }

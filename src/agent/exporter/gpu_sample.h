@@ -37,7 +37,8 @@ class GpuReader {
   GpuReader(gpu::Nvml* nvml, int index, std::shared_ptr<const CounterSpecs> counters);
 
   // A value that the GPU or the driver does not support is queried once and left out. Errors: the
-  // GPU does not report its identity, or no value at all. FAILED_PRECONDITION: the session is dead.
+  // GPU does not report its identity, or no value at all. FAILED_PRECONDITION: the NVML session is
+  // dead; see gpu/nvml.h.
   Result<GpuSample> Read();
 
  private:

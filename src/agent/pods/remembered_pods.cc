@@ -10,8 +10,8 @@
 namespace tessera::agent {
 namespace {
 
-// Writing a new list waits for the disk, and so do containers that start meanwhile. So a new list
-// is written only after some megabytes of obsolete records.
+// Rewriting the journal waits for the disk, and containers that start meanwhile wait too. The
+// journal is therefore rewritten only after some megabytes of obsolete records.
 constexpr size_t kMaxObsoleteRecords = 4096;
 
 bool ShouldRemember(const PodInfo& pod) {

@@ -9,9 +9,9 @@ namespace {
 
 constexpr int64_t kPoolPause = 250 * kMicrosecond, kStopPause = 100 * kMicrosecond;
 constexpr int64_t kMinPause = 50 * kMicrosecond, kMaxPause = kMillisecond;
-// An allowance grows for at most this long after the last launch. This is at least the length of
-// the longest kernel, which may delay the next launch. Its product with a rate of 1,000 GPUs fits
-// into 64 bits.
+// An increase of an allowance counts at most this much time since the previous increase. A kernel
+// may delay the next launch, so the limit is longer than usual kernels. The limit times a rate of
+// 1,000 GPUs fits into 64 bits.
 constexpr int64_t kMaxGrowth = 100 * kSecond;
 // If no work in flight ends for this time, one launch is made without waiting for the work, and
 // then one launch each time that kStalled passes. The time is longer than most kernels take beside
@@ -25,7 +25,8 @@ constexpr int64_t kFreshTime = 5 * kMillisecond;
 constexpr int64_t kUsualEmptyPair = 1'500;
 constexpr uint32_t kEmptyPairs = 8;
 
-// Uniform in [0, 1), in 16 binary places. xorshift32, whose state is never 0.
+// Returns a uniform random number in [0, kOne), by xorshift32. A state of 0 is replaced, because
+// xorshift32 would never leave it.
 uint32_t Random(uint32_t* state) {
   uint32_t x = *state != 0 ? *state : 2463534242u;
   x ^= x << 13;
@@ -93,8 +94,8 @@ void Books::GrowAllowance(int64_t rate, int64_t now) {
   if (now > at && charge.allowance_at.compare_exchange_strong(at, now, kRelaxed)) {
     charge.allowance.fetch_add(Min(now - at, kMaxGrowth) * rate / kOne, kRelaxed);
   }
-  // A process that waits during a long kernel of another process may save up GPU time for the
-  // length of the kernel.
+  // A process may have to wait during a long kernel of another process. It may save up as much GPU
+  // time as its own longest recent launch took, at most 200 ms.
   const int64_t max_allowance =
       charge.charged.load(kRelaxed) + Max(kBucket, Min(longest_, kSecond / 5));
   int64_t allowance = charge.allowance.load(kRelaxed);
@@ -130,9 +131,9 @@ int64_t Books::PauseForWindow(int64_t estimate, uint32_t* random) const {
   return RandomPause(random);
 }
 
-// REQUIRES lock_. True: no work in flight has ended for long. The work may depend on the launch
-// that waits for it, for example if it polls memory that the launching thread or a later kernel
-// writes.
+// REQUIRES lock_. True: no work in flight has ended for a long time. A launch then no longer waits
+// for this work, because the work may wait for the launch: a kernel in flight may poll memory that
+// the launching thread or a later kernel writes.
 bool Books::IsStalled(int64_t now) const {
   if (count_ == 0) return false;
   const int64_t oldest = marks_[order_[first_]].launched_at;

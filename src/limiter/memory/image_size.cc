@@ -18,7 +18,7 @@ uint64_t SaturatedProduct(uint64_t a, uint64_t b) {
   return too_large ? kMaxBytes : product;
 }
 
-// Sections .nv.global (zeros) and .nv.global.init.
+// Returns the size of the sections .nv.global (zeros) and .nv.global.init together.
 uint64_t CubinBytes(const char* image, size_t max_image_bytes) {
   Elf64_Ehdr header;
   if (max_image_bytes < sizeof(header)) return 0;
@@ -114,8 +114,8 @@ class PtxWords {
   size_t length_ = 0;
 };
 
-// Reads the rest of a statement after .global, and returns the bytes of its variables: ".align 4
-// .v2 .b8 name[2][3], other".
+// Reads the rest of a statement after .global, for example ".align 4 .v2 .b8 name[2][3], other",
+// and returns the bytes of its variables.
 uint64_t StatementBytes(PtxWords* words) {
   uint64_t element_bytes = 0, lanes = 1, sum = 0, variable_bytes = 0;
   while (words->Next() && words->first() != ';' && words->first() != '=') {

@@ -238,8 +238,8 @@ class Call {
   Result Wait(ContextTag* context, const TicketRef& ticket);
   // Waits for all contexts of the process.
   void WaitForAll();
-  // Waits for room in the stream and appends the command; a dead context takes no commands. In a
-  // captured stream, the command becomes a node of that type.
+  // Waits until the stream has room for the command, and appends it; a dead context takes no
+  // commands. In a captured stream, the command becomes a node of that type.
   Result Push(StreamTag* stream, Command command, GraphNodeType type = GraphNodeType::kHost);
   std::unique_lock<std::mutex>* lock() { return &lock_; }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs: commands with dependencies, created by node or by stream capture, and launched together.
+// Graphs: commands with dependencies, created node by node or by stream capture, and launched
+// together.
 //
 // The commands of a launched graph run sequentially, in an order that their dependencies allow.
 // Threads: REQUIRES the driver's mutex.
@@ -74,7 +75,8 @@ struct tessera::cuda::GraphTag {
 };
 
 struct tessera::cuda::GraphExecTag {
-  std::shared_ptr<GraphTag> graph;        // shared with a launch that waits for room
+  // Shared with a launch that waits until the queue of its stream has space.
+  std::shared_ptr<GraphTag> graph;
   std::shared_ptr<GraphBacking> backing;  // null: no memory nodes
   uint64_t flags = 0;
   // True: each launch first frees the allocations that the previous launch left.

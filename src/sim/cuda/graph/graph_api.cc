@@ -177,7 +177,7 @@ CUDA_EXPORT Result cuGraphLaunch(GraphExec exec, Stream stream) {
   StreamTag* found = call->FindStream(call.context(), stream);
   if (found == nullptr) return Result::kInvalidHandle;
   if (!call->graphs().IsExec(exec)) return Result::kInvalidValue;
-  // The instance may be destroyed or updated while a launch waits for room.
+  // The instance may be destroyed or updated while a launch waits until the queue has space.
   const std::shared_ptr<const GraphTag> graph = exec->graph;
   const std::shared_ptr<GraphBacking> backing = exec->backing;
   Result result = call->graph_pools().Launch(*graph, backing, exec->auto_free());
