@@ -37,7 +37,7 @@ TEST_F(AgentOptionsTest, ABadAddressOfGpuManagersPageFailsBeforeAnythingIsMade) 
   EXPECT_TRUE(ListDir(dir_.path())->empty());
 }
 
-TEST_F(AgentOptionsTest, ANamespaceThatFailsOpenCannotStopBypassingProcesses) {
+TEST_F(AgentOptionsTest, ANamespaceInBothFailOpenAndStopBypassIsRejected) {
   options_.limits_fail_open = {"dev", "playground"};
   for (const char* stop : {"dev", "*"}) {
     options_.limits_stop_bypass = {stop};

@@ -16,13 +16,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A timeout that a busy machine does not reach. Measured times have bounds of their own.
+// A timeout that a busy machine does not reach. Tests that measure a time compare it with a bound
+// of their own.
 constexpr auto kTimeout = 20s;
 
 class KubeletTest : public ::testing::Test {
  protected:
   std::string EndpointPath() const { return JoinPath(dir_.path(), kubelet_.endpoint()); }
-  void WaitForRegistered(AgentNode* node, const std::vector<int>& unhealthy = {}) {
+  void WaitForDevicesOf(AgentNode* node, const std::vector<int>& unhealthy = {}) {
     ASSERT_TRUE(kubelet_.WaitForDevices(node->Wanted(unhealthy), kTimeout));
   }
 
@@ -34,7 +35,7 @@ TEST_F(KubeletTest, RegistersAndOffersItsGpus) {
   kubelet_.Start();
   AgentNode node(dir_.path(), 8);
   node.Publish();
-  WaitForRegistered(&node);
+  WaitForDevicesOf(&node);
   EXPECT_EQ(kubelet_.resource(), kGpu);
   EXPECT_EQ(kubelet_.endpoint().find('/'), std::string::npos);
   EXPECT_EQ(kubelet_.registrations(), 1);
@@ -46,14 +47,14 @@ TEST_F(KubeletTest, DoesNotRegisterBeforeItKnowsItsGpus) {
   AgentNode node(dir_.path(), 8);
   EXPECT_FALSE(kubelet_.WaitForRegistrations(1, 50ms));
   node.Publish();
-  WaitForRegistered(&node);
+  WaitForDevicesOf(&node);
 }
 
 TEST_F(KubeletTest, WaitsForAKubeletThatComesLater) {
   AgentNode node(dir_.path(), 2);
   node.Publish();
   kubelet_.Start();
-  WaitForRegistered(&node);
+  WaitForDevicesOf(&node);
 }
 
 TEST_F(KubeletTest, WaitsForAFolderThatComesLater) {
@@ -66,7 +67,7 @@ TEST_F(KubeletTest, WaitsForAFolderThatComesLater) {
   EXPECT_TRUE(kubelet.WaitForDevices(node.Wanted(), kTimeout));
 }
 
-TEST_F(KubeletTest, SocketThatIsBoundBeforeItListensCostsMilliseconds) {
+TEST_F(KubeletTest, ALateListenDelaysTheRegistrationOnlyByMilliseconds) {
   AgentNode node(dir_.path(), 2);
   node.Publish();
   std::vector<double> took_ms;
@@ -103,7 +104,7 @@ TEST_F(KubeletTest, HundredRestartsAreFollowedEachTime) {
   }
   EXPECT_GE(kubelet_.registrations(), 100);
   EXPECT_LE(kubelet_.registrations(), 110)
-      << "only where a busy kubelet opens its stream late, the plugin registers again";
+      << "the plugin registers again only if a busy kubelet opens its stream late";
   std::sort(took_ms.begin(), took_ms.end());
   std::printf("listening to registered, 100 restarts: p50 %.1f ms, max %.1f ms\n", took_ms[50],
               took_ms.back());
@@ -115,7 +116,7 @@ TEST_F(KubeletTest, RemovedSocketIsBackAndTheKubeletNoticesNothing) {
   kubelet_.Start();
   AgentNode node(dir_.path(), 8);
   node.Publish();
-  WaitForRegistered(&node);
+  WaitForDevicesOf(&node);
   for (int i = 0; i < 20; ++i) {
     ASSERT_EQ(::unlink(EndpointPath().c_str()), 0);
     const auto end = FakeKubelet::Clock::now() + kTimeout;
@@ -134,13 +135,13 @@ TEST_F(KubeletTest, SendsChangesOnlyAndAllOfThem) {
   kubelet_.Start();
   AgentNode node(dir_.path(), 8);
   node.Publish();
-  WaitForRegistered(&node);
+  WaitForDevicesOf(&node);
   node.Publish({3});
-  WaitForRegistered(&node, {3});
+  WaitForDevicesOf(&node, {3});
   node.Publish({3});
   node.Publish({3});
   node.Publish({});
-  WaitForRegistered(&node);
+  WaitForDevicesOf(&node);
   EXPECT_EQ(kubelet_.messages(), 3);
 }
 
@@ -149,7 +150,7 @@ TEST_F(KubeletTest, EveryStreamReceivesAChange) {
   kubelet_.Start();
   AgentNode node(dir_.path(), 2);
   node.Publish();
-  WaitForRegistered(&node);
+  WaitForDevicesOf(&node);
   const auto end = FakeKubelet::Clock::now() + kTimeout;
   while (kubelet_.messages() < 2 && FakeKubelet::Clock::now() < end) ::usleep(500);
   node.Publish({1});
@@ -162,10 +163,10 @@ TEST_F(KubeletTest, RegistersAgainWhenTheKubeletEndsItsStreamAndLivesOn) {
   kubelet_.Start();
   AgentNode node(dir_.path(), 2);
   node.Publish();
-  WaitForRegistered(&node);
+  WaitForDevicesOf(&node);
   kubelet_.EndStreams();
   ASSERT_TRUE(kubelet_.WaitForRegistrations(2, kTimeout));
-  WaitForRegistered(&node);
+  WaitForDevicesOf(&node);
 }
 
 TEST_F(KubeletTest, OutlastsAKubeletThatDropsEachNewStream) {
@@ -174,7 +175,7 @@ TEST_F(KubeletTest, OutlastsAKubeletThatDropsEachNewStream) {
   AgentNode node(dir_.path(), 2);
   node.Publish();
   ASSERT_TRUE(kubelet_.WaitForRegistrations(5, kTimeout));
-  WaitForRegistered(&node);
+  WaitForDevicesOf(&node);
 }
 
 TEST_F(KubeletTest, OutlastsRefusals) {
@@ -182,7 +183,7 @@ TEST_F(KubeletTest, OutlastsRefusals) {
   kubelet_.Start();
   AgentNode node(dir_.path(), 2);
   node.Publish();
-  WaitForRegistered(&node);
+  WaitForDevicesOf(&node);
   EXPECT_EQ(kubelet_.registrations(), 1);
 }
 
@@ -192,32 +193,32 @@ TEST_F(KubeletTest, OutlastsAKubeletThatForgetsItsStream) {
   AgentNode node(dir_.path(), 2);
   node.Publish();
   ASSERT_TRUE(kubelet_.WaitForRegistrations(2, kTimeout));
-  WaitForRegistered(&node);
+  WaitForDevicesOf(&node);
 }
 
 TEST_F(KubeletTest, HalfClosedConnectionIsNoticed) {
   kubelet_.Start();
   AgentNode node(dir_.path(), 2);
   node.Publish();
-  WaitForRegistered(&node);
+  WaitForDevicesOf(&node);
   kubelet_.HalfClose();
   ASSERT_TRUE(kubelet_.WaitForRegistrations(2, kTimeout));
-  WaitForRegistered(&node);
+  WaitForDevicesOf(&node);
 }
 
 TEST_F(KubeletTest, OtherClientsOnTheSocketDoNoHarm) {
   kubelet_.Start();
   AgentNode node(dir_.path(), 2);
   node.Publish();
-  WaitForRegistered(&node);
-  std::vector<Fd> silent;
+  WaitForDevicesOf(&node);
+  std::vector<Fd> other_clients;
   for (int i = 0; i < 50; ++i) {
     auto fd = net::ConnectUnix(EndpointPath());
     ASSERT_TRUE(fd.ok());
     if (i % 2 == 0) {
       ASSERT_TRUE(WriteFd(fd->get(), "GET / HTTP/1.1\r\n\r\n").ok());
     }
-    silent.push_back(std::move(*fd));
+    other_clients.push_back(std::move(*fd));
   }
   EXPECT_TRUE(kubelet_.Allocate({AgentNode::Id(1)}).ok());
   EXPECT_EQ(kubelet_.live_streams(), 1);
@@ -227,7 +228,7 @@ TEST_F(KubeletTest, AllFiveCallsAnswer) {
   kubelet_.Start();
   AgentNode node(dir_.path(), 8);
   node.Publish();
-  WaitForRegistered(&node);
+  WaitForDevicesOf(&node);
   const auto env = kubelet_.Allocate({AgentNode::Id(1), AgentNode::Id(2)});
   ASSERT_TRUE(env.ok()) << env.status().ToString();
   ASSERT_EQ(env->size(), 2u);
@@ -263,7 +264,7 @@ TEST_F(KubeletTest, TheEndOfThePluginRemovesTheSocketAndEndsTheStream) {
   {
     AgentNode node(dir_.path(), 2);
     node.Publish();
-    WaitForRegistered(&node);
+    WaitForDevicesOf(&node);
   }
   EXPECT_FALSE(PathExists(EndpointPath()));
   const auto end = FakeKubelet::Clock::now() + kTimeout;

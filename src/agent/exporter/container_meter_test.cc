@@ -53,7 +53,7 @@ class ContainerMeterTest : public ::testing::Test {
   ContainerMeter meter_{seconds(3)};
 };
 
-TEST_F(ContainerMeterTest, AContainerAloneOnItsGpuHasTheUseOfTheGpu) {
+TEST_F(ContainerMeterTest, TheUseOfTheOnlyContainerIsTheUseOfTheGpu) {
   Hold("a", "GPU-0");
   Read("GPU-0", 5000, 0);
   Pass(seconds(1));
@@ -117,7 +117,7 @@ TEST_F(ContainerMeterTest, ValuesThatNvmlLacksAreAbsent) {
   EXPECT_THAT(Text(), Not(HasSubstr("gpu_energy_joules_total{")));
 }
 
-TEST_F(ContainerMeterTest, ContainersThatHoldAGpuWholeTogetherAreIdleTogether) {
+TEST_F(ContainerMeterTest, AllHoldersOfAWholeGpuAreIdleIfTheGpuIsIdle) {
   Hold("a", "GPU-0");
   Hold("b", "GPU-0");
   Read("GPU-0", 0, 0);
@@ -180,31 +180,31 @@ TEST_F(ContainerMeterTest, ContainersAndTheRestAddUpToTheDevice) {
   for (int history = 0; history < 60; ++history) {
     meter_ = ContainerMeter(seconds(3));
     holdings_ = {};
-    uint64_t device = random() % 1'000'000, gained = 0, ended = 0;
-    Read("GPU-0", device, 0);
+    uint64_t counter_mj = random() % 1'000'000, gained_mj = 0, ended_mj = 0;
+    Read("GPU-0", counter_mj, 0);
     for (int step = 0; step < 200; ++step) {
       Pass(milliseconds(random() % 1500));
       const std::string pod = std::string(1, static_cast<char>('a' + random() % 5));
       const bool holds = meter_.gpus().at("GPU-0").containers.contains({"ml", pod, "main"});
       if (chance(30)) {
-        if (holds) ended += RecordOf(pod, "GPU-0").energy_mj.value_or(0);
+        if (holds) ended_mj += RecordOf(pod, "GPU-0").energy_mj.value_or(0);
         holds ? Release(pod) : Hold(pod, "GPU-0", chance(30) ? kWholeGpu : kShare);
       } else if (chance(50)) {
         meter_.AddUses({UseBy(pod, "GPU-0", static_cast<double>(random() % 150) / 100)});
       } else {
         const bool was_reset = chance(3);
         const uint64_t more = random() % 70'000;
-        device = was_reset ? random() % (device + 1) : device + more;
-        gained += was_reset ? device : more;
+        counter_mj = was_reset ? random() % (counter_mj + 1) : counter_mj + more;
+        gained_mj += was_reset ? counter_mj : more;
         Pass(milliseconds(1));
-        Read("GPU-0", device, static_cast<double>(random() % 101) / 100);
+        Read("GPU-0", counter_mj, static_cast<double>(random() % 101) / 100);
       }
-      uint64_t sum = *meter_.gpus().at("GPU-0").rest_mj + ended;
+      uint64_t sum = *meter_.gpus().at("GPU-0").rest_mj + ended_mj;
       for (const auto& [holder, record] : meter_.gpus().at("GPU-0").containers) {
         sum += record.energy_mj.value_or(0);
         ASSERT_LE(record.idle_time.value_or(Duration::zero()), record.allocated());
       }
-      ASSERT_EQ(sum, gained) << "history " << history << ", step " << step;
+      ASSERT_EQ(sum, gained_mj) << "history " << history << ", step " << step;
     }
   }
 }

@@ -95,7 +95,7 @@ TEST_F(GpuReaderTest, EnergyAndUseAreReadWhateverTheCountersAre) {
   EXPECT_EQ(reader_->Read()->busy_fraction, std::nullopt);
 }
 
-TEST_F(GpuReaderTest, AMemoryTemperatureThatCannotBeIsAbsent) {
+TEST_F(GpuReaderTest, AnImpossibleMemoryTemperatureIsAbsent) {
   Use("DCGM_FI_DEV_MEMORY_TEMP, gauge, C");
   telemetry().fields = {{82, 65535}};
   EXPECT_EQ(Number(*reader_->Read(), "DCGM_FI_DEV_MEMORY_TEMP"), std::nullopt);

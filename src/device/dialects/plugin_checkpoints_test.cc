@@ -31,20 +31,23 @@ std::string Entry(const std::string& uid, const std::string& container, const st
                      uid, container, resource, ids, Base64Encode(answer));
 }
 
-const std::string kTwoGpus = Variable("NVIDIA_VISIBLE_DEVICES", "GPU-a,GPU-b") +
-                             DeviceNode("/dev/nvidia1") + DeviceNode("/dev/nvidia3") +
-                             DeviceNode("/dev/nvidiactl") + DeviceNode("/dev/nvidia-uvm");
-const std::string kSecondGpu =
+const std::string kGpusWithMinors1And3 =
+    Variable("NVIDIA_VISIBLE_DEVICES", "GPU-a,GPU-b") + DeviceNode("/dev/nvidia1") +
+    DeviceNode("/dev/nvidia3") + DeviceNode("/dev/nvidiactl") + DeviceNode("/dev/nvidia-uvm");
+const std::string kGpuWithMinor2 =
     Variable("ALIYUN_COM_GPU_MEM_IDX", "2") + Variable("NVIDIA_VISIBLE_DEVICES", "2");
 
 TEST(KubeletCheckpointTest, AnswersOfTesserasAgentAreIgnored) {
   const std::string ours = Field(4, Field(1, "tessera.dev/allocated") + Field(2, "true"));
-  const std::string before = Field(4, Field(1, "tessera.dev/assignment") + Field(2, "allocated"));
+  const std::string written_by_old_version =
+      Field(4, Field(1, "tessera.dev/assignment") + Field(2, "allocated"));
   AllocatedMinors allocated;
   const Status status = AddKubeletCheckpoint(
-      fmt::format(R"({{"Data":{{"PodDeviceEntries":[{},{}]}}}})",
-                  Entry("u1", "main", "tencent.com/vcuda-core", R"(["c0"])", kTwoGpus + ours),
-                  Entry("u2", "main", "aliyun.com/gpu-mem", R"(["m0"])", kSecondGpu + before)),
+      fmt::format(
+          R"({{"Data":{{"PodDeviceEntries":[{},{}]}}}})",
+          Entry("u1", "main", "tencent.com/vcuda-core", R"(["c0"])", kGpusWithMinors1And3 + ours),
+          Entry("u2", "main", "aliyun.com/gpu-mem", R"(["m0"])",
+                kGpuWithMinor2 + written_by_old_version)),
       &allocated);
   EXPECT_TRUE(status.ok()) << status.ToString();
   EXPECT_TRUE(allocated.empty());
@@ -52,12 +55,15 @@ TEST(KubeletCheckpointTest, AnswersOfTesserasAgentAreIgnored) {
 
 TEST(KubeletCheckpointTest, ReadsTheGpusFromTheAnswersOfThePluginsInBothLayouts) {
   const std::string lists =
-      Entry("u1", "main", "tencent.com/vcuda-core", R"(["tencent.com/vcuda-core-0"])", kTwoGpus) +
-      "," + Entry("u2", "main", "aliyun.com/gpu-mem", R"(["GPU-x-_-1","GPU-x-_-2"])", kSecondGpu);
+      Entry("u1", "main", "tencent.com/vcuda-core", R"(["tencent.com/vcuda-core-0"])",
+            kGpusWithMinors1And3) +
+      "," +
+      Entry("u2", "main", "aliyun.com/gpu-mem", R"(["GPU-x-_-1","GPU-x-_-2"])", kGpuWithMinor2);
   const std::string by_numa =
       Entry("u1", "main", "tencent.com/vcuda-core", R"({"-1":["tencent.com/vcuda-core-0"]})",
-            kTwoGpus) +
-      "," + Entry("u2", "main", "aliyun.com/gpu-mem", R"({"0":["GPU-x-_-1"],"1":[]})", kSecondGpu);
+            kGpusWithMinors1And3) +
+      "," +
+      Entry("u2", "main", "aliyun.com/gpu-mem", R"({"0":["GPU-x-_-1"],"1":[]})", kGpuWithMinor2);
   const AllocatedMinors wanted = {{{Uid("u1"), "main"}, {1, 3}}, {{Uid("u2"), "main"}, {2}}};
   for (const std::string& text :
        {fmt::format(R"({{"PodDeviceEntries":[{}],"RegisteredDevices":null,"Checksum":1}})", lists),
@@ -87,7 +93,7 @@ TEST(KubeletCheckpointTest, ReadsDeviceNodesOfGpuManagerAndVariablesOfGpushare) 
 TEST(KubeletCheckpointTest, EntriesWithoutGpusAreIgnored) {
   AllocatedMinors allocated;
   const std::string entries =
-      Entry("u1", "main", "nvidia.com/gpu", "[]", kTwoGpus) + "," +
+      Entry("u1", "main", "nvidia.com/gpu", "[]", kGpusWithMinors1And3) + "," +
       Entry("u2", "main", "tencent.com/vcuda-memory", "[]", "") + "," +
       Entry("u3", "main", "aliyun.com/gpu-mem", "[]", Variable("ALIYUN_COM_GPU_MEM_IDX", "-1")) +
       "," + Entry("u4", "main", "aliyun.com/gpu-mem", "[]", DeviceNode("/dev/nvidia0")) + "," +
@@ -104,7 +110,7 @@ TEST(KubeletCheckpointTest, NamesTheFirstInvalidEntryAndReadsTheOthers) {
     AllocatedMinors allocated;
     const Status status = AddKubeletCheckpoint(
         fmt::format(R"({{"PodDeviceEntries":[{},{}]}})", entry,
-                    Entry("u2", "main", "aliyun.com/gpu-mem", "[]", kSecondGpu)),
+                    Entry("u2", "main", "aliyun.com/gpu-mem", "[]", kGpuWithMinor2)),
         &allocated);
     EXPECT_EQ(status.code(), Code::kInvalidArgument);
     EXPECT_EQ(allocated.size(), 1u) << entry;
@@ -116,8 +122,9 @@ TEST(KubeletCheckpointTest, NamesTheFirstInvalidEntryAndReadsTheOthers) {
   EXPECT_THAT(ErrorOf(R"({"ResourceName":"aliyun.com/gpu-mem","PodUID":"u","ContainerName":"c",)"
                       R"("AllocResp":"!"})"),
               StartsWith("PodDeviceEntries[0]: AllocResp: not base64"));
-  EXPECT_THAT(ErrorOf(Entry("u", "c", "tencent.com/vcuda-core", "[]", kTwoGpus.substr(0, 60))),
-              StartsWith("PodDeviceEntries[0]: AllocResp: "));
+  EXPECT_THAT(
+      ErrorOf(Entry("u", "c", "tencent.com/vcuda-core", "[]", kGpusWithMinors1And3.substr(0, 60))),
+      StartsWith("PodDeviceEntries[0]: AllocResp: "));
   EXPECT_THAT(ErrorOf(Entry("u", "c", "tencent.com/vcuda-core", "[]", Field(3, "\x12\x7f"))),
               StartsWith("PodDeviceEntries[0]: AllocResp: "));
   EXPECT_EQ(

@@ -11,7 +11,7 @@
 namespace tessera::cuda {
 namespace {
 
-const auto kOwn = reinterpret_cast<Stream>(kStreamPerThread);
+const auto kPerThread = reinterpret_cast<Stream>(kStreamPerThread);
 const auto kLegacy = reinterpret_cast<Stream>(kStreamLegacy);
 
 #define EXPECT_OK(call) EXPECT_EQ(call, Result::kSuccess)
@@ -80,18 +80,18 @@ TEST_F(PerThreadTest, StreamsOfTwoThreadsDoNotWaitForEachOther) {
 TEST_F(PerThreadTest, HandleZeroIsTheThreadsStreamOnlyInFunctionsWithASuffix) {
   LaunchPerThread(long_one_, nullptr);
   EXPECT_EQ(QueryPerThread(nullptr), Result::kNotReady);
-  EXPECT_EQ(Query(kOwn), Result::kNotReady) << "handle 2 in any function";
-  EXPECT_EQ(QueryPerThread(kOwn), Result::kNotReady);
+  EXPECT_EQ(Query(kPerThread), Result::kNotReady) << "handle 2 in any function";
+  EXPECT_EQ(QueryPerThread(kPerThread), Result::kNotReady);
   EXPECT_OK(Query(nullptr));
   EXPECT_OK(Query(kLegacy));
   EXPECT_OK(QueryPerThread(kLegacy)) << "handle 1 in any function";
   unsigned long long own = 0, legacy = 0, other = 0;
-  EXPECT_OK(CU(*cuda_, cuStreamGetId)(kOwn, &own));
+  EXPECT_OK(CU(*cuda_, cuStreamGetId)(kPerThread, &own));
   EXPECT_OK(CU(*cuda_, cuStreamGetId)(nullptr, &legacy));
-  InOtherThread([&] { EXPECT_OK(CU(*cuda_, cuStreamGetId)(kOwn, &other)); });
+  InOtherThread([&] { EXPECT_OK(CU(*cuda_, cuStreamGetId)(kPerThread, &other)); });
   EXPECT_NE(own, legacy);
   EXPECT_NE(own, other);
-  EXPECT_EQ(CU(*cuda_, cuStreamDestroy_v2)(kOwn), Result::kInvalidValue);
+  EXPECT_EQ(CU(*cuda_, cuStreamDestroy_v2)(kPerThread), Result::kInvalidValue);
 }
 
 TEST_F(PerThreadTest, TheLegacyStreamAndTheThreadsStreamWaitForEachOther) {
@@ -104,7 +104,7 @@ TEST_F(PerThreadTest, TheLegacyStreamAndTheThreadsStreamWaitForEachOther) {
   Launch(long_one_, kLegacy);
   LaunchPerThread(short_one_, nullptr);
   EXPECT_EQ(QueryPerThread(nullptr), Result::kNotReady);
-  EXPECT_OK(CU(*cuda_, cuStreamSynchronize)(kOwn));
+  EXPECT_OK(CU(*cuda_, cuStreamSynchronize)(kPerThread));
   EXPECT_OK(Query(kLegacy));
 }
 
