@@ -84,7 +84,7 @@ TEST_F(CapacityTest, GpusOfDifferentModelsDoNotAddUpAcrossNodes) {
   EXPECT_THAT(warnings("5"), ElementsAre(HasSubstr("no node has more than 4")));
 }
 
-TEST_F(CapacityTest, AQuotaCountsForTheModelsThatThePodAllows) {
+TEST_F(CapacityTest, ComparesARequestWithTheQuotaOfTheModelsThatItAllows) {
   ledger_->SetNode(GpuNode("a", 4));
   SetQuota(R"({"ml":{"quota":{"A100":2}}})");
   for (const char* models : {"A100", "a100", "H100,A100"}) {

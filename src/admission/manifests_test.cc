@@ -49,7 +49,7 @@ void ExpectSubResourceIsGuarded(const Json& part) {
 }
 
 // CEL fails with "no such key" if a request has no subresource, and a failing policy denies.
-TEST(AdmissionManifestsTest, PoliciesCompareTheSubresourceOnlyWhereThereIsOne) {
+TEST(AdmissionManifestsTest, PoliciesReadTheSubresourceOnlyIfTheRequestHasOne) {
   for (const char* manifest :
        {"agent-policies.yaml", "assignments-policy.yaml", "privileged-policy.yaml"}) {
     SCOPED_TRACE(manifest);

@@ -37,7 +37,7 @@ TEST(AdmissionReviewTest, ReadsEveryFieldOfARequest) {
   EXPECT_TRUE(read->old_object.is_null());
 }
 
-TEST(AdmissionReviewTest, RejectsABodyThatIsNoReviewWithTheReason) {
+TEST(AdmissionReviewTest, RejectsABodyThatIsNotAReviewWithTheReason) {
   const struct {
     const char* body;
     const char* says;

@@ -143,7 +143,7 @@ TEST_F(AdmissionTest, WarnsOfAnnotationsWithoutEffect) {
               ElementsAre(HasSubstr("aliyun.com/gpu-count is the number of GPUs of a node")));
 }
 
-TEST_F(AdmissionTest, ALimitOfSharesHasNoEffectOnOtherRequests) {
+TEST_F(AdmissionTest, WarnsOfAVcudaLimitOnAPodWithoutAVcudaShare) {
   const StringMap limit{{"tencent.com/vcuda-core-limit", "50"}};
   const auto no_effect = ElementsAre(
       HasSubstr("annotation tencent.com/vcuda-core-limit has no effect: no container requests"));
@@ -155,7 +155,7 @@ TEST_F(AdmissionTest, ALimitOfSharesHasNoEffectOnOtherRequests) {
   EXPECT_THAT(WarningsOf(PodJson({{"aliyun.com/gpu-mem", "8"}}, low)), no_effect);
 }
 
-TEST_F(AdmissionTest, WarnsOfAnEnvironmentThatGivesNoGpu) {
+TEST_F(AdmissionTest, WarnsIfNvidiaVisibleDevicesIsSetWithoutAGpuRequest) {
   const auto with_env = [](Json pod, const char* value) {
     Json& container = pod.Find("spec")->Find("containers")->items()[0];
     container.Set(

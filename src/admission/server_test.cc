@@ -122,7 +122,7 @@ TEST_F(AdmissionServerTest, AnswersWithoutTheLedgerAndClosesTheConnection) {
   }
 }
 
-TEST_F(AdmissionServerTest, RejectsABodyThatIsNoReviewWith400AndTheReason) {
+TEST_F(AdmissionServerTest, RejectsABodyThatIsNotAReviewWith400AndTheReason) {
   const net::Response response = Post(kValidatePath, R"({"kind":"Pod","apiVersion":"v1"})");
   EXPECT_EQ(response.status, 400);
   EXPECT_NE(response.body.find("AdmissionReview"), std::string::npos);
@@ -142,7 +142,7 @@ TEST_F(AdmissionServerTest, ABodyBeyondTheLimitIsRejected) {
   EXPECT_EQ(Post(kValidatePath, ReviewOf(CreateOf(PodJson({})))).status, 200);
 }
 
-TEST_F(AdmissionServerTest, AnswersPlainHttpWithAnExplanationAndNoReview) {
+TEST_F(AdmissionServerTest, AnswersPlainHttpWithAnErrorThatNamesHttps) {
   net::testing::RawClient raw(server_->address());
   raw.Send(
       fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{{}}", kValidatePath));

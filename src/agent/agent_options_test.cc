@@ -23,14 +23,14 @@ class AgentOptionsTest : public ::testing::Test {
   AgentOptions options_;
 };
 
-TEST_F(AgentOptionsTest, ABadMetricsAddressFailsBeforeAnythingIsMade) {
+TEST_F(AgentOptionsTest, AnInvalidMetricsAddressFailsBeforeAnyFileIsCreated) {
   options_.metrics_address = "nonsense";
   const std::string error = FailureOf();
   EXPECT_NE(error.find("--metrics-address"), std::string::npos) << error;
   EXPECT_TRUE(ListDir(dir_.path())->empty());
 }
 
-TEST_F(AgentOptionsTest, ABadAddressOfGpuManagersPageFailsBeforeAnythingIsMade) {
+TEST_F(AgentOptionsTest, AnInvalidGpuManagerAddressFailsBeforeAnyFileIsCreated) {
   options_.manager_address = "nonsense";
   const std::string error = FailureOf();
   EXPECT_NE(error.find("--gpu-manager-address"), std::string::npos) << error;

@@ -62,7 +62,7 @@ TEST(SupervisorTest, AnAgentThatExitsIsNotStartedAgain) {
   EXPECT_EQ(ReadFile(file)->size(), 1u);
 }
 
-TEST(SupervisorTest, PassesSigtermOnAndEndsWithTheAgent) {
+TEST(SupervisorTest, PassesSigtermToTheAgentAndEndsWithIt) {
   const int code = InProcess([] {
     const pid_t supervisor = ::getpid();
     return Supervise(

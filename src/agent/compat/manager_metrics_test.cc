@@ -65,7 +65,7 @@ container_request_gpu_utilization{container_name="nginx",namespace="default",nod
 )");
 }
 
-TEST_F(ManagerStateTest, ProcessesCountForTheContainerOfTheirCgroup) {
+TEST_F(ManagerStateTest, AProcessIsCountedForTheContainerOfItsCgroup) {
   Hold("nginx", 0, 300, GiB(5)).container_id = "aa";
   Hold("side", 0, 200, GiB(2)).container_id = "bb";
   report_.gpus[0].processes = {
@@ -104,7 +104,7 @@ TEST_F(ManagerStateTest, WholeGpusCountAllTheirMemory) {
   EXPECT_EQ(state.containers[0].gpus.size(), 2u);
 }
 
-TEST_F(ManagerStateTest, UseThatIsNotKnownIsNotZero) {
+TEST_F(ManagerStateTest, UnknownUseIsLeftOut) {
   Hold("nginx", 0, 300, GiB(5));
   report_ = {.status = Status(Code::kNotFound, "no driver"), .gpus = {}};
   const std::string page = ManagerMetricPage(State());
@@ -112,7 +112,7 @@ TEST_F(ManagerStateTest, UseThatIsNotKnownIsNotZero) {
   EXPECT_NE(page.find("container_request_gpu_utilization{"), std::string::npos);
 }
 
-TEST_F(ManagerStateTest, AGpuThatDoesNotAnswerHidesOnlyItsOwnUse) {
+TEST_F(ManagerStateTest, OnlyTheUseOfAGpuThatDoesNotAnswerIsLeftOut) {
   Hold("nginx", 0, 300, GiB(5)).container_id = "aa";
   Hold("train", 0, 300, GiB(5)).container_id = "bb";
   holdings_.containers.back().shares.push_back({"GPU-1", kWholeGpu, GiB(16)});

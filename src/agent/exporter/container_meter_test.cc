@@ -91,7 +91,7 @@ TEST_F(ContainerMeterTest, SharesDivideTheEnergyByTheirUse) {
   EXPECT_THAT(Text(), Not(HasSubstr("energy_joules_total{namespace=\"ml\",pod=\"c\"")));
 }
 
-TEST_F(ContainerMeterTest, AShareThatRanLessThanAPercentIsNotIdle) {
+TEST_F(ContainerMeterTest, AShareThatRanForLessThanAPercentOfTheTimeIsNotIdle) {
   Hold("a", "GPU-0", kShare);
   Read("GPU-0", {}, 0);
   ContainerGpuUse use = UseBy("a", "GPU-0", 0);
@@ -131,7 +131,7 @@ TEST_F(ContainerMeterTest, AllHoldersOfAWholeGpuAreIdleIfTheGpuIsIdle) {
   EXPECT_EQ(meter_.gpus().at("GPU-0").rest_mj, 300u);
 }
 
-TEST_F(ContainerMeterTest, TheTimeOfAGpuThatDidNotAnswerIsNotIdle) {
+TEST_F(ContainerMeterTest, TimeInWhichAGpuDidNotAnswerIsNotCountedAsIdle) {
   Hold("a", "GPU-0");
   Read("GPU-0", 0, 0);
   Pass(seconds(10));
@@ -140,7 +140,7 @@ TEST_F(ContainerMeterTest, TheTimeOfAGpuThatDidNotAnswerIsNotIdle) {
   EXPECT_EQ(RecordOf("a", "GPU-0").allocated(), seconds(10));
 }
 
-TEST_F(ContainerMeterTest, SeriesEndWithTheContainer) {
+TEST_F(ContainerMeterTest, TheSeriesOfAContainerEndWithTheContainer) {
   Hold("a", "GPU-0");
   Hold("b", "MIG-1", kShare);
   Read("GPU-0", 0, 1);
@@ -164,7 +164,7 @@ TEST_F(ContainerMeterTest, TimeCountsFromTheStartOfTheContainer) {
   EXPECT_EQ(RecordOf("a", "GPU-0").idle_time, milliseconds(300));
 }
 
-TEST_F(ContainerMeterTest, ACounterThatDecreasedWasReset) {
+TEST_F(ContainerMeterTest, AnEnergyCounterThatDecreasesIsTreatedAsReset) {
   Hold("a", "GPU-0");
   Read("GPU-0", 1000000, 1);
   Pass(seconds(1));

@@ -49,7 +49,7 @@ class ExporterTest : public ::testing::Test {
   std::unique_ptr<Exporter> exporter_;
 };
 
-TEST_F(ExporterTest, SeriesGetTheirPodWithinTwoRounds) {
+TEST_F(ExporterTest, SeriesHaveTheLabelsOfTheirPodWithinTwoRounds) {
   EXPECT_THAT(exporter_->text(), HasSubstr("DCGM_FI_DEV_GPU_UTIL{gpu=\"1\""));
   EXPECT_THAT(exporter_->text(), Not(HasSubstr("pod=")));
   holdings_.containers = {{.holder = {Uid("uid"), "ml", "train", "main"},
@@ -92,7 +92,7 @@ TEST_F(ExporterTest, TimeAndEnergyOfContainersAreMetered) {
       << "this GPU has no energy counter";
 }
 
-TEST_F(ExporterTest, AnXidIsInTheTextAtOnceAndLeavesTheWindow) {
+TEST_F(ExporterTest, AnXidIsExportedAtOnceAndNotCountedAfterTheWindow) {
   exporter_->OnXid(Uuid(1), 79);
   EXPECT_THAT(exporter_->text(), HasSubstr("err_code=\"79\""));
   EXPECT_THAT(exporter_->text(), HasSubstr("window_size_in_ms=\"300000\",xid=\"79\"} 1\n"));
@@ -103,7 +103,7 @@ TEST_F(ExporterTest, AnXidIsInTheTextAtOnceAndLeavesTheWindow) {
   EXPECT_THAT(exporter_->text(), HasSubstr("xid=\"79\"} 1\n")) << "the total stays";
 }
 
-TEST_F(ExporterTest, AGpuThatDoesNotAnswerHasAnAgeAndNoSeries) {
+TEST_F(ExporterTest, AGpuThatDoesNotAnswerHasASampleAgeButNoSeries) {
   loader_->driver->faults[{gpu::NvmlCall::kUtilization, 0}] = {};
   runner_.AdvanceTimeAndRun(seconds(10));
   EXPECT_THAT(exporter_->text(), Not(HasSubstr("gpu=\"0\"")));

@@ -82,7 +82,7 @@ TEST_F(GpuReaderTest, ValuesThatAGpuLacksAreAbsentAndNotZero) {
   EXPECT_EQ(driver_->calls[gpu::NvmlCall::kUtilization], 1);
 }
 
-TEST_F(GpuReaderTest, EnergyAndUseAreReadWhateverTheCountersAre) {
+TEST_F(GpuReaderTest, EnergyAndUseAreReadEvenIfNoCounterNeedsThem) {
   Use("DCGM_FI_DEV_GPU_TEMP, gauge, C");
   telemetry().fields = {{83, 1234567}};
   const auto sample = reader_->Read();
@@ -113,7 +113,7 @@ TEST_F(GpuReaderTest, ProfilingMetricsNeedTwoReadings) {
   EXPECT_EQ(driver_->calls[gpu::NvmlCall::kGpmMetrics], 1) << "all metrics in one call";
 }
 
-TEST_F(GpuReaderTest, OneErrorCostsOneValue) {
+TEST_F(GpuReaderTest, AnErrorOmitsOnlyTheValueThatCannotBeRead) {
   UseDefault();
   Fail(gpu::NvmlCall::kPowerUsage, Code::kUnknown);
   const auto sample = reader_->Read();
@@ -141,7 +141,7 @@ TEST_F(GpuReaderTest, ADeadSessionIsAnError) {
   EXPECT_EQ(reader_->Read().status().code(), Code::kFailedPrecondition);
 }
 
-TEST_F(GpuReaderTest, TextsAreReadOnce) {
+TEST_F(GpuReaderTest, VersionsAndSerialNumbersAreReadOnce) {
   Use("DCGM_FI_DRIVER_VERSION, label, d\nDCGM_FI_DEV_SERIAL, label, s\n"
       "DCGM_FI_DEV_VBIOS_VERSION, label, v\nDCGM_FI_NVML_VERSION, label, n\n");
   ASSERT_TRUE(reader_->Read().ok());

@@ -43,7 +43,7 @@ TEST(HoldersTest, TheUseOfAShareComesFromTheDriverElseFromTheLimiters) {
       << "the use of an unlimited container is unknown";
 }
 
-TEST(DivideTest, PartsAndRestAddUpToTheDevice) {
+TEST(DivideTest, PartsAndTheRestAddUpToTheTotal) {
   EXPECT_EQ(PartsAndRest(100, {30, 20}), (std::vector<int64_t>{30, 20, 50}));
   EXPECT_EQ(PartsAndRest(10, {30, 10}), (std::vector<int64_t>{7, 2, 1}))
       << "parts may exceed the total if the driver read them later";
@@ -52,7 +52,7 @@ TEST(DivideTest, PartsAndRestAddUpToTheDevice) {
   EXPECT_EQ(PartsAndRest(-1, {-2, 3}), (std::vector<int64_t>{0, 0, 0}));
 }
 
-TEST(DivideTest, AddsUpForAnyParts) {
+TEST(DivideTest, PartsAndTheRestAddUpForRandomValues) {
   std::mt19937_64 random(7);
   for (int round = 0; round < 2000; ++round) {
     const auto total = static_cast<int64_t>(random() % 200000);

@@ -76,7 +76,7 @@ TEST_F(SamplerTest, AGpuThatHangsDelaysNoOther) {
   EXPECT_TRUE(Answers(1));
 }
 
-TEST_F(SamplerTest, AnErrorOfOneGpuCostsItsSample) {
+TEST_F(SamplerTest, AnErrorOfOneGpuOmitsOnlyTheSampleOfThatGpu) {
   sampler_->Start();
   Run();
   for (const auto call :

@@ -45,7 +45,7 @@ TEST_F(AllocationGrantsTest, TheGrantIsInTheLedgerBeforeTheAnswer) {
   EXPECT_EQ(use_->accounts.UseOf("GPU-2").memory, GiB(8));
 }
 
-TEST_F(AllocationGrantsTest, BothResourcesOfAContainerAgree) {
+TEST_F(AllocationGrantsTest, BothVcudaResourcesOfAContainerGetTheSameGpu) {
   Assign(FakeApiPods::Make("a", {{"main", {{kCore, "30"}, {kBlocks, "20"}}}}),
          {{"main", {"GPU-3"}}});
   Assign(FakeApiPods::Make("b", {{"main", {{kCore, "30"}, {kBlocks, "20"}}}}),
@@ -97,7 +97,7 @@ TEST_F(AllocationGrantsTest, PodThatBypassesTheSchedulerGetsTheTightestGpuAndIsA
   EXPECT_TRUE(pods_.written["a"].contains(names::kAnnotationAssignment));
 }
 
-TEST_F(AllocationGrantsTest, FindsAnUnknownOwnerAtItsStart) {
+TEST_F(AllocationGrantsTest, FindsThePodOfUnknownIdsWhenItsContainerStarts) {
   kubelet_.Admit("a");
   const Ids ids = NewIds(6);
   EXPECT_EQ(Allocate(kMem, ids), "GPU-0")
@@ -154,7 +154,7 @@ TEST_F(AllocationGrantsTest, PodsWithSwappedGpusDoNotStart) {
   EXPECT_EQ(PreStart(kMem, first).code(), Code::kFailedPrecondition);
 }
 
-TEST_F(AllocationGrantsTest, APodWithTheGpusOfAGonePodDoesNotStart) {
+TEST_F(AllocationGrantsTest, APodThatGotTheGpusOfADeletedPodDoesNotStart) {
   for (const std::string name : {"a", "b"}) {
     Assign(FakeApiPods::Make(name, {{"main", {{kGpu, "1"}}}}),
            {{"main", {name == "a" ? "GPU-1" : "GPU-2"}}});
@@ -230,7 +230,7 @@ TEST_F(AllocationGrantsTest, TwoContainersWithTheSameIdsBothStart) {
       << "the IDs may belong to a or to c";
 }
 
-TEST_F(AllocationGrantsTest, InitContainersStartIfAllocateKnewThem) {
+TEST_F(AllocationGrantsTest, InitContainersStartIfTheirPodWasKnownAtAllocate) {
   const auto make = [](const std::string& name) {
     return FakeApiPods::Make(name, {{"init", {{kMem, "4"}}}, {"main", {{kMem, "2"}}}});
   };
@@ -283,7 +283,7 @@ TEST_F(AllocationGrantsTest, AKubeletThatForgotItsDevicesGetsTheSameGpusForNewId
   EXPECT_TRUE(PreStart(kMem, ids).ok());
 }
 
-TEST_F(AllocationGrantsTest, WithoutAnApiServerTheIdsAreTheRequest) {
+TEST_F(AllocationGrantsTest, WithoutAnApiServerTheNumberOfIdsIsTheRequest) {
   RestartAll(kWithoutApiServer);
   kubelet_.Admit("a");
   const Ids blocks = NewIds(20), core = NewIds(30), mem = NewIds(15);
@@ -354,7 +354,7 @@ TEST_F(AllocationGrantsTest, AShareDoesNotStartWithOtherMemoryIds) {
   EXPECT_EQ(PreStart(kBlocks, blocks).code(), Code::kFailedPrecondition);
 }
 
-TEST_F(AllocationGrantsTest, MemoryIdsDoNotStartWithAnotherContainersWholeGpu) {
+TEST_F(AllocationGrantsTest, AContainerWithOnlyMemoryIdsDoesNotStartOnAnothersWholeGpu) {
   Assign(FakeApiPods::Make("a", {{"main", {{kCore, "100"}, {kBlocks, "7"}}}}),
          {{"main", {"GPU-1"}}});
   kubelet_.Admit("a");
@@ -367,7 +367,7 @@ TEST_F(AllocationGrantsTest, MemoryIdsDoNotStartWithAnotherContainersWholeGpu) {
   EXPECT_EQ(PreStart(kBlocks, other).code(), Code::kFailedPrecondition);
 }
 
-TEST_F(AllocationGrantsTest, TheKubeletsPartOfAnAllocateIsNotMeasured) {
+TEST_F(AllocationGrantsTest, TheOwnTimeOfAllocateExcludesWaits) {
   allocation_.emplace(&runner_, &*service_, &*ledger_, &pods_, device::MemoryUnit::kGiB, &metrics_);
   AssignMem("a", 8, "GPU-0");
   kubelet_.Admit("a");
@@ -384,7 +384,7 @@ TEST_F(AllocationGrantsTest, TheKubeletsPartOfAnAllocateIsNotMeasured) {
   EXPECT_EQ(metrics_.allocate_own.bucket(0), 2u);
 }
 
-TEST_F(AllocationGrantsTest, CoreWithoutMemoryDoesNotStart) {
+TEST_F(AllocationGrantsTest, AContainerWithVcudaCoreButNoVcudaMemoryDoesNotStart) {
   RestartAll(kWithoutApiServer);
   kubelet_.Admit("a");
   const Ids core = NewIds(30);
@@ -456,7 +456,7 @@ TEST_F(AllocationGrantsTest, AContainerThatHoldsMoreIdsIsNotTheStartingContainer
   EXPECT_EQ(PreStart(kMem, {"m1"}).code(), Code::kUnavailable);
 }
 
-TEST_F(AllocationGrantsTest, WaitsForAPodThatStillEnds) {
+TEST_F(AllocationGrantsTest, WaitsForAPodThatIsStillTerminating) {
   AssignMem("old", 16, "GPU-1");
   AdmitMem("old", NewIds(16));
   pods_.Remove(Uid("uid-old"));

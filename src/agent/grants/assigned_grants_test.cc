@@ -68,14 +68,14 @@ TEST_F(AssignedGrantsTest, SetsTheVariablesOfGpushareForOldImages) {
   EXPECT_EQ(*again, *first) << "the same answer, also after a crash";
 }
 
-TEST_F(AssignedGrantsTest, NoPodSwitchesItsIsolationOffItself) {
+TEST_F(AssignedGrantsTest, APodCannotDisableItsOwnIsolation) {
   Assign(FakeApiPods::Make("a", {{"main", {{kMem, "6"}}}}), {{"main", {"GPU-3"}}});
   const auto grant = RequestGrant("a", {Token(kMem, 6)});
   ASSERT_TRUE(grant.ok()) << grant.status().ToString();
   EXPECT_EQ(grant->env.at("CGPU_DISABLE"), "false") << "it replaces the value in the pod's spec";
 }
 
-TEST_F(AssignedGrantsTest, InitContainerIsShownUntilItHasEnded) {
+TEST_F(AssignedGrantsTest, HoldingsShowAnInitContainerUntilItHasEnded) {
   PodInfo pod = FakeApiPods::Make("a", {{"init", {{kGpu, "1"}}}, {"main", {{kGpu, "2"}}}});
   Assign(pod, {{"init", {"GPU-0"}}, {"main", {"GPU-0", "GPU-1"}}});
   ASSERT_TRUE(RequestGrant("a", {Token(kGpu, 1)}, "init").ok());
@@ -91,7 +91,7 @@ TEST_F(AssignedGrantsTest, InitContainerIsShownUntilItHasEnded) {
   EXPECT_TRUE(shown.containers[0].ended);
 }
 
-TEST_F(AssignedGrantsTest, SameAnswerAfterACrashAlsoWhenTheAnnotationWasChanged) {
+TEST_F(AssignedGrantsTest, TheAnswerStaysTheSameAfterACrashAndAChangedAnnotation) {
   const PodInfo pod = FakeApiPods::Make("a", {{"main", {{kMem, "8"}}}});
   Assign(pod, {{"main", {"GPU-1"}}});
   const auto token = Token(kMem, 8);
@@ -126,7 +126,7 @@ TEST_F(AssignedGrantsTest, WaitsForAPodThatTheApiServerHasNotShownYet) {
   EXPECT_EQ((**answer)->env.at("NVIDIA_VISIBLE_DEVICES"), "GPU-2");
 }
 
-TEST_F(AssignedGrantsTest, AnEventOfAnotherPodAnswersNoRequestAndEachRequestIsAnsweredOnce) {
+TEST_F(AssignedGrantsTest, ARequestIsAnsweredOnceAndOnlyByAnEventOfItsPod) {
   int answers = 0;
   service_->Handle({.pod_uid = Uid("uid-a"),
                     .pod_namespace = "default",
@@ -229,7 +229,7 @@ TEST_F(AssignedGrantsTest, WholeGpusFollowTheKubeletUnlessAnotherPodHoldsThem) {
   EXPECT_EQ(GpuOf("c", {token}), "GPU-2");
 }
 
-TEST_F(AssignedGrantsTest, AContainerHasTheGpusOfTheInitContainerBeforeIt) {
+TEST_F(AssignedGrantsTest, AContainerGetsTheGpusOfItsInitContainer) {
   Assign(FakeApiPods::Make("b", {{"main", {{kMem, "1"}}}}), {{"main", {"GPU-1"}}});
   pods_.Set(FakeApiPods::Make("a", {{"init", {{kGpu, "2"}}}, {"main", {{kGpu, "2"}}}}));
   const std::string of_init = GpuOf("a", {Token(kGpu, 2)}, "init");
@@ -249,7 +249,7 @@ TEST_F(AssignedGrantsTest, AContainerKeepsItsInitContainersGpuAlsoIfAnotherPodWa
   EXPECT_EQ(GpuOf("a", {Token(kGpu, 1)}), "GPU-0");
 }
 
-TEST_F(AssignedGrantsTest, AContainerThatRequestsFewerGpusGetsSomeOfItsInitContainers) {
+TEST_F(AssignedGrantsTest, AContainerThatRequestsFewerGpusGetsGpusOfItsInitContainer) {
   pods_.Set(FakeApiPods::Make("a", {{"init", {{kGpu, "3"}}}, {"main", {{kGpu, "1"}}}}));
   const grant::Token three{
       grant::TokenVariable(kGpu),
@@ -260,7 +260,7 @@ TEST_F(AssignedGrantsTest, AContainerThatRequestsFewerGpusGetsSomeOfItsInitConta
   EXPECT_TRUE(ledger_->Accounts().UseOf("GPU-0").idle());
 }
 
-TEST_F(AssignedGrantsTest, AContainerThatRequestsMoreGpusGetsItsInitContainersAndOthers) {
+TEST_F(AssignedGrantsTest, AContainerThatRequestsMoreGpusKeepsThoseOfItsInitContainer) {
   pods_.Set(FakeApiPods::Make("a", {{"init", {{kGpu, "1"}}}, {"main", {{kGpu, "2"}}}}));
   const grant::Token last{grant::TokenVariable(kGpu),
                           signer_.Sign(kGpu, {"GPU-3"}, runner_.clock().WallNow())};

@@ -49,7 +49,7 @@ TEST_F(ContainerLimitsTest, WritesTheLimitsOfAContainer) {
   EXPECT_EQ(info.st_mode & 0777, 0700u) << "no user of the host but root reads or changes it";
 }
 
-TEST_F(ContainerLimitsTest, AnotherLimitReachesTheFileThatTheContainerHasMapped) {
+TEST_F(ContainerLimitsTest, AChangedLimitIsWrittenToTheFileThatTheContainerHasMapped) {
   const std::string dir = limits_.Write(Holder("u1", "main"), Device(5 * kGiB)).value();
   limiter::LimitsFile mapped;
   ASSERT_EQ(mapped.Open((dir + "/limits").c_str()), 0);
@@ -129,7 +129,7 @@ class LimitedGrantsTest : public GrantsFixture {
   TempDir temp_;
 };
 
-TEST_F(LimitedGrantsTest, AShareIsGrantedWithItsLimitsAndTheyGoWithThePod) {
+TEST_F(LimitedGrantsTest, AShareIsGrantedWithLimitsThatAreRemovedWithItsPod) {
   AssignShare("a");
   const auto token = Token(kMem, 6);
   const auto grant = RequestGrant("a", {token});
@@ -174,7 +174,7 @@ TEST_F(LimitedGrantsTest, AnAnnotationLowersTheLimitOfAContainerThatRuns) {
   EXPECT_EQ(MemoryIn(dir), uint64_t(6 * kGiB)) << "without the annotation the grant holds";
 }
 
-TEST_F(LimitedGrantsTest, AnAnnotationForMemoryAndARestartLeaveTheComputeLimit) {
+TEST_F(LimitedGrantsTest, AMemoryAnnotationAndARestartDoNotChangeTheComputeLimit) {
   pods_.Sync();
   Assign(FakeApiPods::Make("a", {{"main", {{kCore, "30"}, {kBlocks, "20"}}}}), {{"main", {kUuid}}});
   const auto grant = RequestGrant("a", {Token(kBlocks, 20), Token(kCore, 30)});
@@ -254,7 +254,7 @@ TEST_F(LimitedGrantsTest, AChangeWhileNoAgentRunsIsRecordedAtTheNextStart) {
             std::string("container main may use 6144 MiB of ") + kUuid);
 }
 
-TEST_F(LimitedGrantsTest, ATextThatIsRejectedAtTheStartIsRecordedOnce) {
+TEST_F(LimitedGrantsTest, ALimitThatIsRejectedAtEachStartIsReportedOnce) {
   pods_.Sync();
   AssignShare("a");
   ASSERT_TRUE(RequestGrant("a", {Token(kMem, 6)}).ok());
@@ -287,7 +287,7 @@ TEST_F(LimitedGrantsTest, AChangeOfComputeWhileNoAgentRunsIsRecordedAtTheNextSta
       << pods_.events[0].second.message;
 }
 
-TEST_F(LimitedGrantsTest, ALimitForAGpuSkipsContainersWithoutThatLimit) {
+TEST_F(LimitedGrantsTest, AComputeLimitForAGpuSkipsContainersThatRequestOnlyMemory) {
   GrantComputeAndMemoryAlone();
   SetLimit("a", std::string(kUuid) + "=10", names::kAnnotationComputeLimit);
   ASSERT_EQ(pods_.events.size(), 1u);
@@ -310,7 +310,7 @@ TEST_F(LimitedGrantsTest, AnEventNamesOnlyContainersWhoseLimitChanged) {
       << "another text with the same limits: " << pods_.events.back().second.message;
 }
 
-TEST_F(LimitedGrantsTest, TheEventOfAShareOfMemoryNamesItsClass) {
+TEST_F(LimitedGrantsTest, TheEventForAMemoryShareNamesItsComputeClass) {
   pods_.Sync();
   AssignShare("a");
   ASSERT_TRUE(RequestGrant("a", {Token(kMem, 6)}).ok());
@@ -334,7 +334,7 @@ TEST_F(LimitedGrantsTest, AnUnknownComputeClassIsReported) {
       "stays in class low");
 }
 
-TEST_F(LimitedGrantsTest, ComputeThatIsNotLimitedCannotBeLowered) {
+TEST_F(LimitedGrantsTest, AComputeLimitIsRejectedForAContainerWithoutAComputeShare) {
   pods_.Sync();
   AssignShare("a");
   ASSERT_TRUE(RequestGrant("a", {Token(kMem, 6)}).ok());
@@ -384,7 +384,7 @@ TEST_F(LimitedGrantsTest, ARejectedLimitChangesNothing) {
   EXPECT_FALSE(PathExists(limits_dir_ + "/uid-a"));
 }
 
-TEST_F(LimitedGrantsTest, ALimitFromBeforeTheGrantHoldsFromTheStart) {
+TEST_F(LimitedGrantsTest, ALimitThatIsSetBeforeTheGrantAppliesFromTheStart) {
   pods_.Sync();
   AssignShare("a");
   SetLimit("a", "3Gi");

@@ -280,7 +280,7 @@ TEST_F(EndedPodsTest, GpusOfSeveralPodsAreReleasedEachWhenItsOwnProcessesHaveLef
 
 class UnsyncedPodsTest : public GrantsFixture {};
 
-TEST_F(UnsyncedPodsTest, BeforeAllPodsAreKnownNoneIsTakenForDeleted) {
+TEST_F(UnsyncedPodsTest, NoPodIsConsideredDeletedBeforeAllPodsAreKnown) {
   Assign(FakeApiPods::Make("a", {{"main", {{kGpu, "1"}}}}), {{"main", {"GPU-1"}}});
   ASSERT_EQ(GpuOf("a", {Token(kGpu, 1)}), "GPU-1");
   pods_.Remove(Uid("uid-a"));

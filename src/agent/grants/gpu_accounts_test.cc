@@ -39,7 +39,7 @@ TEST(GpuAccountsTest, AWholeGpuPassesFromAnInitContainerToTheNext) {
   EXPECT_FALSE(accounts.HasRoom(kGpu, Share("b", Phase::kMain, 100)));
 }
 
-TEST(GpuAccountsTest, SharesOfOnePodCountAsTheMostThatRunsAtOnce) {
+TEST(GpuAccountsTest, SharesOfAPodCountAsTheirLargestSumAtOneTime) {
   GpuAccounts accounts;
   accounts.Add("GPU-0", Share("a", Phase::kInit, 900));
   EXPECT_TRUE(accounts.HasRoom(kGpu, Share("a", Phase::kMain, 800)));

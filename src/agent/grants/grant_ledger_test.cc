@@ -107,7 +107,7 @@ class GrantLedgerTest : public ::testing::Test {
   std::optional<GrantLedger> ledger_{std::in_place, &log_, std::vector<std::string>{}, &skipped_};
 };
 
-TEST_F(GrantLedgerTest, RepeatedRequestIsOkAndWritesOnce) {
+TEST_F(GrantLedgerTest, ARepeatedRequestSucceedsAndWritesNoSecondRecord) {
   const grant::Nonce nonce = NewNonce(now_);
   EXPECT_TRUE(Bind(nonce, {"GPU-1"}, Container(1)).ok());
   EXPECT_TRUE(Bind(nonce, {"GPU-1"}, Container(1)).ok());
@@ -146,7 +146,7 @@ TEST_F(GrantLedgerTest, ReleasesDoNotWaitForTheDisk) {
   EXPECT_TRUE(ledger_->entries().empty());
 }
 
-TEST_F(GrantLedgerTest, PodThatWasTakenForGoneMayComeBack) {
+TEST_F(GrantLedgerTest, APodThatWasReleasedByMistakeGetsItsGrantAgain) {
   const grant::Nonce nonce = NewNonce(now_);
   ASSERT_TRUE(Bind(nonce, {"GPU-1"}, Container(1)).ok());
   ASSERT_TRUE(Release(Container(1)).ok());
@@ -265,7 +265,7 @@ TEST_F(GrantLedgerTest, RewritesTheJournalOnlyIfMostRecordsAreObsolete) {
   EXPECT_EQ(log_.replaced, 1) << "257 records, of which one is needed";
 }
 
-TEST_F(GrantLedgerTest, AChoiceIsForgottenWithTheLastContainerOfItsPodWhateverOtherPodsHave) {
+TEST_F(GrantLedgerTest, AChoiceIsForgottenWithTheLastContainerOfItsPod) {
   const auto choose = [&](int pod, const std::string& container, const std::string& gpu) {
     const GrantLedger::Entry entry = Whole(NewNonce(now_), {gpu}, Container(pod, container));
     device::Assignment chosen;

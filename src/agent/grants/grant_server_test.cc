@@ -102,7 +102,7 @@ TEST_F(GrantServerTest, LogsGrantsAndReasonsOfRejections) {
   EXPECT_EQ(log.find("gpus="), std::string::npos) << log;
 }
 
-TEST_F(GrantServerTest, RejectsAnotherUser) {
+TEST_F(GrantServerTest, RejectsAClientOfAnotherUser) {
   GrantServer strict(&runner_, {.uid = ::geteuid() + 1}, &metrics_,
                      [](const grant::GrantRequest&, const GrantServer::Reply&) { FAIL(); });
   ASSERT_TRUE(strict.Listen(path_).ok());

@@ -208,7 +208,7 @@ TEST_F(GrantServiceTest, DoesNotTrustAKubeletThatListsNoPod) {
   EXPECT_EQ(ledger_.entries().size(), 1u);
 }
 
-TEST_F(GrantServiceTest, RejectsAConflictWhileTheKubeletIsAway) {
+TEST_F(GrantServiceTest, RejectsAHeldGpuWhileTheKubeletIsUnreachable) {
   ASSERT_TRUE(RequestGrant("a", Allocate({"GPU-1"})).ok());
   kubelet_.answer = Status(Code::kUnavailable, "connection refused");
   const auto grant = RequestGrant("b", Allocate({"GPU-1"}));
@@ -246,7 +246,7 @@ TEST_F(GrantServiceTest, RequestsThatNeedTheKubeletWaitForAFreshList) {
   EXPECT_EQ((*c)->status().code(), Code::kFailedPrecondition);
 }
 
-TEST_F(GrantServiceTest, EndedPodsAreReleasedWhenTheyWereMissingTwice) {
+TEST_F(GrantServiceTest, TheGpusOfAPodAreReleasedAfterTwoListsWithoutIt) {
   ASSERT_TRUE(RequestGrant("a", Allocate({"GPU-1"})).ok());
   kubelet_.Admit("a", {"GPU-1"});
   runner_.AdvanceTimeAndRun(10 * EndedPods::kPruneInterval);

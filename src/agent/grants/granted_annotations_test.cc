@@ -82,7 +82,7 @@ TEST_F(GrantedAnnotationsTest, AScheduledPodIsOnlyMarkedAsAssigned) {
               UnorderedElementsAre(Pair(names::kAnnotationGpuAssigned, "true")));
 }
 
-TEST_F(GrantedAnnotationsTest, APodOfNeitherOlderDialectIsLeftAlone) {
+TEST_F(GrantedAnnotationsTest, APodThatUsesNeitherOlderDialectGetsNoAnnotations) {
   PodInfo pod = FakeApiPods::Make("a", {{"main", {{std::string(names::kResourceGpu), "1"}}}});
   pod.annotations = {{std::string(names::kAnnotationAssignment), "whatever"}};
   EXPECT_THAT(After(pod, nullptr), IsEmpty());

@@ -40,7 +40,7 @@ TEST(LedgerRecordsTest, DecodingAnEncodedRecordGivesTheSameRecord) {
   EXPECT_EQ(spent->fingerprint, SomeSpent().fingerprint);
 }
 
-TEST(LedgerRecordsTest, AGrantWithoutAPartOfItsSharesOrTokensIsInvalid) {
+TEST(LedgerRecordsTest, AGrantWithAMissingOrMistypedFieldIsInvalid) {
   for (const char* key : {"\"gpu\"", "\"milli\"", "\"bytes\"", "\"nonce\"", "\"ids\"", "\"tokens\"",
                           "\"shares\"", "\"do\""}) {
     EXPECT_FALSE(IsValidAfterReplacing(SomeGrant(), key, "\"other\"")) << key;

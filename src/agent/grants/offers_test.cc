@@ -41,7 +41,7 @@ size_t ListBytes(std::string_view resource, const DeviceSet& set) {
   return bytes;
 }
 
-TEST(OffersTest, EachGpuIsCutByItsOwnSize) {
+TEST(OffersTest, TheUnitsOfAGpuFollowFromItsOwnMemory) {
   const auto set = Node({16, 80});
   EXPECT_EQ(Healthy(names::kResourceGpu, *set), 2);
   EXPECT_EQ(Healthy(names::kResourceGpuMem, *set), 96);
@@ -49,7 +49,7 @@ TEST(OffersTest, EachGpuIsCutByItsOwnSize) {
   EXPECT_EQ(Healthy(names::kResourceVcudaMemory, *set), 4 * 96);
 }
 
-TEST(OffersTest, IdsAreShortUniqueOverResourcesAndKnown) {
+TEST(OffersTest, IdsAreShortAndUniqueAcrossResources) {
   const auto set = Node({16, 80, 141});
   std::set<std::string> all;
   size_t count = 0;
@@ -80,7 +80,7 @@ TEST(OffersTest, IdsStayTheSameWhenAnotherGpuIsRemoved) {
             both->shares().Find(names::kResourceGpuMem)->gpus[1].prefix);
 }
 
-TEST(OffersTest, ListsOfEightH200StayBelowOneMebibyteAlsoInMiB) {
+TEST(OffersTest, TheDeviceListsOfEightH200StayBelowOneMebibyte) {
   for (const auto unit : {device::MemoryUnit::kGiB, device::MemoryUnit::kMiB}) {
     const auto set = Node(std::vector<int64_t>(8, 141), unit);
     EXPECT_EQ(set->shares().gpu_mem_unit(), device::MemoryUnit::kGiB)

@@ -132,7 +132,7 @@ TEST_F(RememberedPodsTest, TheServersStateWinsAndUnlistedPodsAreForgotten) {
   EXPECT_EQ(pods_->pods().size(), 1u);
 }
 
-TEST_F(RememberedPodsTest, RecordsOnlyLivePodsThatRequestDevicesOnce) {
+TEST_F(RememberedPodsTest, RecordsEachLivePodThatRequestsDevicesOnce) {
   api_->Set(FakeApiPods::Make("cpu", {{"main", {}}}));
   EXPECT_TRUE(disk_.records.empty());
   Assign("a", "GPU-2");
@@ -169,7 +169,7 @@ TEST_F(RememberedPodsTest, AfterAFullDiskAllPodsAreWrittenAgain) {
   EXPECT_EQ(pods_->pods().size(), 3u);
 }
 
-TEST(PodRecordTest, HoldsAllOfTheRequest) {
+TEST(PodRecordTest, ADecodedRecordHasTheWholeRequest) {
   PodInfo pod = FakeApiPods::Make(
       "a",
       {{"init", {{std::string(names::kResourceGpu), "2"}}}, {"main", {{kMem, "8"}}}, {"none", {}}});
@@ -185,7 +185,7 @@ TEST(PodRecordTest, HoldsAllOfTheRequest) {
   EXPECT_EQ(read->Text(), "default/a");
 }
 
-TEST(PodRecordTest, AnInvalidRecordIsNoPod) {
+TEST(PodRecordTest, DecodingAnInvalidRecordGivesNoPod) {
   for (const std::string text : {"", "[]", "{}", R"({"do":"pod"})", R"({"do":"pod","uid":"a"})",
                                  R"({"do":"pod","uid":"a","request":{"containers":[1]}})",
                                  R"({"do":"pod","request":{"containers":[]}})"}) {

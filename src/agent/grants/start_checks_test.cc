@@ -140,7 +140,7 @@ TEST_F(StartChecksTest, AnUnhealthyGpuOfAnEarlierPluginIsUnavailable) {
   EXPECT_TRUE(ledger_->entries().empty());
 }
 
-TEST_F(StartChecksTest, AGpuOfAnEarlierPluginThatAnotherPodHoldsStartsNoContainer) {
+TEST_F(StartChecksTest, AContainerOfAnEarlierPluginDoesNotStartOnAnotherPodsGpu) {
   Assign(FakeApiPods::Make("holder", {{"main", {{kGpu, "1"}}}}), {{"main", {"GPU-2"}}});
   kubelet_.Admit("holder");
   ASSERT_EQ(Allocate(kGpu, {"GPU-0"}), "GPU-2");

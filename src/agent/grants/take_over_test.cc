@@ -95,7 +95,7 @@ TEST_F(TakeOverTest, EntersAssignmentsOfRunningPodsIntoTheLedger) {
   EXPECT_FALSE(RequestGrant("whole", {Token(kGpu, 1)}).ok());
 }
 
-TEST_F(TakeOverTest, ReadsTheAllocationAnnotationOfGpushareTwo) {
+TEST_F(TakeOverTest, ReadsTheAllocationAnnotationOfGpushareVersion2) {
   PodInfo pod = Running(FakeApiPods::Make("a", {{"none", {}}, {"main", {{kMem, "4"}}}}));
   pod.annotations = {{"scheduler.framework.gpushare.allocation", R"({"1":{"3":4}})"}};
   StartWith({pod});
@@ -115,7 +115,7 @@ TEST_F(TakeOverTest, ContainerThatStartsAgainGetsTheSameGpuWithoutAToken) {
   EXPECT_EQ(GpuOf("a", {}), "GPU-2");
 }
 
-TEST_F(TakeOverTest, NoOtherContainerGetsAGrantWithoutAToken) {
+TEST_F(TakeOverTest, OnlyATakenOverContainerGetsAGrantWithoutAToken) {
   StartWith({GpusharePod("a", 10, 2)});
   pods_.Set(FakeApiPods::Make("b", {{"main", {{kMem, "4"}}}}));
   EXPECT_EQ(RequestGrant("b", {}).status().code(), Code::kNotFound);

@@ -21,7 +21,7 @@ AdmissionOrder::WaitingContainer Container(const std::string& pod, int64_t gpus,
   return waiting;
 }
 
-TEST(AdmissionOrderTest, NextIsTheFirstContainerWithThisRequestAndNoAllocation) {
+TEST(AdmissionOrderTest, NextReturnsTheFirstUnallocatedContainerWithTheRequest) {
   AdmissionOrder order;
   order.Set({Container("a", 2, {}), Container("b", 1, {}), Container("c", 1, {})});
   ASSERT_EQ(order.Next(kGpuResource, 1)->pod_uid, Uid("b"));

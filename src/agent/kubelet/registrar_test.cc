@@ -214,7 +214,7 @@ TEST_F(RegistrarTest, PauseIsShortAgainAfterAStableStream) {
   EXPECT_EQ(kubelet_.calls, before + 1);
 }
 
-TEST_F(RegistrarTest, OneOfTwoStreamsMayEnd) {
+TEST_F(RegistrarTest, TheEndOfOneOfTwoStreamsCausesNoRegistration) {
   BecomeRegistered();
   OpenStream();
   CloseStream();

@@ -37,7 +37,7 @@ TEST(BypassTest, NamesTheLibraryThatAProcessHasLoadedInsteadOfTheLimiter) {
             "whole GPU");
 }
 
-TEST(BypassTest, PointsToTheLogOfALimiterThatCannotCount) {
+TEST(BypassTest, NamesTheContainersLogIfTheLimiterCannotRecordAProcess) {
   const std::string mapped = Map("/dev/tessera/lib/libcuda.so.550.163.01") +
                              Map("/dev/tessera/real/libcuda") + Map("/dev/tessera/limits/limits");
   EXPECT_EQ(Describe(mapped),

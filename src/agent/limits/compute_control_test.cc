@@ -128,7 +128,7 @@ TEST_F(ComputeControlTest, ReturnsTheUseSinceTheLastCall) {
   EXPECT_EQ(use->waited_for, rounds * std::chrono::milliseconds(50));
 }
 
-TEST_F(ComputeControlTest, AContainerWithoutARequestIsLimitedOnlyBesideRequests) {
+TEST_F(ComputeControlTest, AContainerWithoutAShareIsLimitedOnlyBesideContainersWithOne) {
   Container share(dir_.path(), "share", 0.7), memory(dir_.path(), "memory", 0);
   ComputeControl control;
   control.Update({memory.member()});
@@ -143,7 +143,7 @@ TEST_F(ComputeControlTest, AContainerWithoutARequestIsLimitedOnlyBesideRequests)
   EXPECT_EQ(memory.limit().floor.load(), 0u);
 }
 
-TEST_F(ComputeControlTest, AnAgentThatStartsRemovesALimitThatNoRequestNeedsAnyMore) {
+TEST_F(ComputeControlTest, AStartingAgentRemovesALimitThatNoLongerApplies) {
   Container memory(dir_.path(), "memory", 0);
   memory.member().limits->Write(0, limiter::Arbiter::Allowance{.epoch = 1, .floor = 1});
   ComputeControl control;
@@ -173,7 +173,7 @@ TEST_F(ComputeControlTest, UseIsCorrectedByTheDriversUtilization) {
   EXPECT_NEAR(shown, 0.3, 0.1);
 }
 
-TEST_F(ComputeControlTest, AnAgentThatStartsKeepsTheCorrectionOfTheAgentBefore) {
+TEST_F(ComputeControlTest, AStartingAgentKeepsTheCorrectionOfThePreviousAgent) {
   Container container(dir_.path(), "a", 0.3);
   container.member().limits->Write(0, limiter::Arbiter::Allowance{.bias = limiter::kOne * 5 / 4});
   container.Work(kMs);
@@ -183,7 +183,7 @@ TEST_F(ComputeControlTest, AnAgentThatStartsKeepsTheCorrectionOfTheAgentBefore) 
   EXPECT_EQ(container.limit().bias.load(), limiter::kOne * 5 / 4);
 }
 
-TEST_F(ComputeControlTest, ATruncatedUsageFileLeavesTheOtherContainersTheirAllowances) {
+TEST_F(ComputeControlTest, ATruncatedUsageFileDoesNotStopTheLeasesOfOtherContainers) {
   Container bad(dir_.path(), "bad", 0.5), good(dir_.path(), "good", 0.5);
   ComputeControl control;
   bad.Truncate();

@@ -63,7 +63,7 @@ TEST_F(ComputeMembersTest, AnElasticLimitIsNeverBelowTheGrant) {
   EXPECT_EQ(Share().limit, 0.3);
 }
 
-TEST_F(ComputeMembersTest, ALimitLowersTheGrantAndTheIdleCompute) {
+TEST_F(ComputeMembersTest, AComputeLimitLowersTheGrantAndTheElasticLimit) {
   SetPod("", "60", "50");
   EXPECT_EQ(Share(), (limiter::ComputeShare{.request = 0.3, .limit = 0.5}));
   SetPod("", "60", "GPU-1=20,GPU-2=10");

@@ -64,7 +64,7 @@ TEST_F(ContainerUsageTest, AProcessWithoutALimiterThatEndsAtOnceIsReported) {
 
 // A process that lives for kInterval exists during at least one comparison, if the comparison reads
 // the driver's list anew. Here a monitoring system also reads the list, between the comparisons.
-TEST_F(ContainerUsageTest, ABypassOfAnIntervalIsReportedWheneverItBegins) {
+TEST_F(ContainerUsageTest, ABypassThatLastsOneIntervalIsAlwaysReported) {
   AddProcess(71, "aa");
   UsageTestFile file(UsagePath("aa"));
   file.Hold(0, 64 * kMebi);
@@ -163,7 +163,7 @@ TEST_F(ContainerUsageTest, NamesADamagedUsageFileAlsoIfTheProcessHasEnded) {
       << events_[0].message;
 }
 
-TEST_F(ContainerUsageTest, ALinkInThePlaceOfTheUsageFileCountsNoProcess) {
+TEST_F(ContainerUsageTest, AProcessIsReportedIfItsUsageFileIsASymbolicLink) {
   AddProcess(71, "aa");
   fs::create_symlink("/etc/hostname", UsagePath("aa"));
   Report({{.pid = 71, .memory = Bytes(400 * kMebi)}});
@@ -176,7 +176,7 @@ TEST_F(ContainerUsageTest, ALinkInThePlaceOfTheUsageFileCountsNoProcess) {
 }
 
 // The container is never found: none of its processes sees its limits.
-TEST_F(ContainerUsageTest, AContainerThatCoversItsLimitsIsReported) {
+TEST_F(ContainerUsageTest, AContainerThatMountsOverItsLimitsIsReported) {
   AddProcess(71, "aa");
   CoverLimits("aa", /*with_own_file=*/true);
   UsageTestFile forged(UsagePath("aa"));
@@ -214,7 +214,7 @@ TEST_F(ContainerUsageTest, AContainerThatUnmountsItsLimitsIsReported) {
 }
 
 // Process 72 covers the limits, and counts in the true usage file. Process 71 sees the limits.
-TEST_F(ContainerUsageTest, AProcessThatCoversTheLimitsForItselfIsReported) {
+TEST_F(ContainerUsageTest, AProcessThatMountsOverTheLimitsForItselfIsReported) {
   AddProcess(71, "aa");
   UsageTestFile file(UsagePath("aa"));
   file.Hold(0, 64 * kMebi);
@@ -256,7 +256,7 @@ TEST_F(ContainerUsageTest, AProcessThatHasMappedTheLimitsIsNotReported) {
 }
 
 // The container has put a file system that does not answer where a check looks for its limits.
-TEST_F(ContainerUsageTest, AHangingVisibilityCheckDoesNotStopTheNumbersOfAFoundContainer) {
+TEST_F(ContainerUsageTest, AContainersUsageIsPublishedWhileItsVisibilityCheckHangs) {
   AddProcess(71, "aa");
   UsageTestFile file(UsagePath("aa"));
   file.Hold(0, 1024 * kMebi);
@@ -273,7 +273,7 @@ TEST_F(ContainerUsageTest, AHangingVisibilityCheckDoesNotStopTheNumbersOfAFoundC
   EXPECT_TRUE(events_.empty());
 }
 
-TEST_F(ContainerUsageTest, AHangingCheckCountsTheContainerAsHidden) {
+TEST_F(ContainerUsageTest, AContainerWhoseVisibilityCheckHangsIsReported) {
   AddProcess(71, "aa");
   CoverLimits("aa", /*with_own_file=*/false);
   Report({{.pid = 71, .memory = Bytes(400 * kMebi)}});
@@ -292,7 +292,7 @@ TEST_F(ContainerUsageTest, AHangingCheckCountsTheContainerAsHidden) {
   EXPECT_EQ(Use().bypassing, 0);
 }
 
-TEST_F(ContainerUsageTest, ReportsOnlyTheContainerThatCoversItsLimits) {
+TEST_F(ContainerUsageTest, ReportsOnlyTheContainerThatMountsOverItsLimits) {
   GrantLedger::Entry entry{.holder = {Uid(kUid), "ml", "train", "side"},
                            .shares = {{uuid_, MilliGpu(300), Bytes(4096 * kMebi)}}};
   device::NodeInventory gpus;
@@ -339,7 +339,7 @@ TEST_F(StopBypassTest, KillsProcessesWithoutALimiterInTheNamedNamespaces) {
   EXPECT_EQ(child_.Signal(), SIGKILL);
 }
 
-TEST_F(StopBypassTest, KillsProcessesOfAContainerThatCoversItsLimits) {
+TEST_F(StopBypassTest, KillsProcessesOfAContainerThatMountsOverItsLimits) {
   CoverLimits("aa", /*with_own_file=*/true);
   stop_bypass_ = std::set<std::string>{"ml"};
   Start();
@@ -441,7 +441,7 @@ TEST_F(KillLoopTest, AKillIsReportedAlsoSoonAfterAnotherBypass) {
       << events_[1].message;
 }
 
-TEST_F(KillLoopTest, AProcessThatDoesNotEndCountsOnce) {
+TEST_F(KillLoopTest, AKilledProcessThatDoesNotEndIsCountedOnce) {
   const PausedProcess child;
   AddProcess(child.pid(), "aa");
   Report({{.pid = child.pid(), .memory = Bytes(400 * kMebi)}});

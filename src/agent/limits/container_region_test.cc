@@ -141,7 +141,7 @@ TEST_F(ContainerRegionTest, AFolderThatIsNoTmpfsIsNotOpened) {
   EXPECT_EQ(FindContainer(limits_, {{pid_, "aa"}}, {}).status().code(), Code::kNotFound);
 }
 
-TEST_F(ContainerRegionTest, ACoveredFileIsHidden) {
+TEST_F(ContainerRegionTest, AFileUnderAnotherMountIsHidden) {
   const bool started = Start([] {
     ::signal(SIGUSR1, [](int) {
       (void)Mount("tmpfs", "/run/tessera/limits", "tmpfs", 0);

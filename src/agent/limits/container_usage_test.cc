@@ -29,7 +29,7 @@ TEST_F(ContainerUsageTest, PublishesMemoryAndLimitOfAContainer) {
   EXPECT_TRUE(events_.empty());
 }
 
-TEST_F(ContainerUsageTest, AContainerIsPublishedAsUnreadUntilItIsFoundAfterAStart) {
+TEST_F(ContainerUsageTest, AfterAStartAContainerIsUnreadUntilItIsFound) {
   AddProcess(71, "aa");
   UsageTestFile file(UsagePath("aa"));
   Start();
@@ -80,7 +80,7 @@ TEST_F(ContainerUsageTest, NoLinkOutOfTheContainerIsFollowed) {
   EXPECT_EQ(Use().held, Bytes(0));
 }
 
-TEST_F(ContainerUsageTest, RefusedAllocationsMakeOneEventInFiveMinutes) {
+TEST_F(ContainerUsageTest, RefusedAllocationsAreReportedAtMostOnceInFiveMinutes) {
   AddProcess(71, "aa");
   UsageTestFile file(UsagePath("aa"));
   file.Hold(0, 3072 * kMebi);

@@ -81,7 +81,7 @@ void ReadBeyondAnotherFile() {
   ::_exit(0);
 }
 
-TEST(GuardedMappingDeathTest, OtherFaultsEndTheProgramAsBefore) {
+TEST(GuardedMappingDeathTest, FaultsOutsideTheMappingStillEndTheProgram) {
   EXPECT_DEATH(ReadBeyondAnotherFile(), "");
 }
 

@@ -16,7 +16,7 @@ double WorstOf(const ShareHistory::ShareSample& sample) {
   return history.Get(At(1))->worst;
 }
 
-TEST(ShareHistoryTest, TheErrorIsTheExcessOrTheMissingShareWhileThreadsWait) {
+TEST(ShareHistoryTest, TheErrorIsTheExcessUseOrTheShareThatWaitingThreadsLack) {
   EXPECT_NEAR(WorstOf({.used = 0.33, .waiting = 0.8, .share = 0.3, .limit = 0.3}), 0.03, 1e-9);
   EXPECT_NEAR(WorstOf({.used = 0.26, .waiting = 0.8, .share = 0.3, .limit = 0.3}), -0.04, 1e-9);
   EXPECT_EQ(WorstOf({.used = 0.1, .waiting = 0, .share = 0.3, .limit = 0.3}), 0)
@@ -43,7 +43,7 @@ TEST(ShareHistoryTest, KeepsTheWorstAndTheMeanOfAMinute) {
   EXPECT_EQ(history.Get(At(119)), std::nullopt);
 }
 
-TEST(ShareHistoryTest, TheMeanByTheDriverCoversTheSecondsInWhichItAnswered) {
+TEST(ShareHistoryTest, TheDriversMeanCoversOnlySecondsInWhichItAnswered) {
   ShareHistory history;
   history.Add(At(0), {.used = 0.3, .share = 0.3, .limit = 0.3});
   EXPECT_EQ(history.Get(At(0))->mean_by_driver, std::nullopt);
@@ -53,7 +53,7 @@ TEST(ShareHistoryTest, TheMeanByTheDriverCoversTheSecondsInWhichItAnswered) {
   EXPECT_NEAR(history.Get(At(2))->worst, 0, 1e-9) << "errors are those of the limiters' measure";
 }
 
-TEST(ShareHistoryTest, TheSecondInWhichALimitChangesIsNoError) {
+TEST(ShareHistoryTest, TheSecondInWhichALimitChangesHasNoError) {
   ShareHistory history;
   history.Add(At(0), {.used = 0.6, .waiting = 0.4, .share = 0.6, .limit = 0.6});
   history.Add(At(1), {.used = 0.5, .waiting = 0.4, .share = 0.2, .limit = 0.2});
@@ -64,7 +64,7 @@ TEST(ShareHistoryTest, TheSecondInWhichALimitChangesIsNoError) {
   EXPECT_NEAR(history.Get(At(3))->worst, -0.3, 1e-9);
 }
 
-TEST(ShareHistoryTest, TheSecondsInWhichWorkBeginsAndEndsAreNotBelowTheShare) {
+TEST(ShareHistoryTest, SecondsInWhichWorkBeginsOrEndsHaveNoError) {
   const ShareHistory::ShareSample idle{.share = 0.3, .limit = 0.3}, full{0.3, 0.7, 0.3, 0.3},
       partly{0.1, 0.4, 0.3, 0.3}, starved{0, 1, 0.3, 0.3};
   ShareHistory history;

@@ -36,7 +36,7 @@ TEST_F(UnaccountedTest, CountsMemoryThatStaysForAWholeWindow) {
   EXPECT_EQ(Sample(1200, 400), 800);
 }
 
-TEST_F(UnaccountedTest, ContextsOfManyProcessesTakeAtMostTheShare) {
+TEST_F(UnaccountedTest, TheMemoryAllowedForContextsIsAtMostTheShare) {
   limit_ = 2048;
   for (int i = 0; i < 4; ++i) Sample(40'000, 1000, 100);
   EXPECT_EQ(Sample(40'000, 1000, 100), 40'000 - 2048 - 1000);
@@ -47,7 +47,7 @@ TEST_F(UnaccountedTest, ContextsOfManyProcessesTakeAtMostTheShare) {
   EXPECT_EQ(Sample(1280, 128, 4), 128) << "1 GiB for contexts, however small the share is";
 }
 
-TEST_F(UnaccountedTest, FallsAtOnce) {
+TEST_F(UnaccountedTest, UnaccountedMemoryThatIsFreedIsSubtractedAtOnce) {
   Samples(5, 1000, 400);
   EXPECT_EQ(Sample(700, 400), 300);
   EXPECT_EQ(Sample(0, 0), 0);
@@ -67,7 +67,7 @@ TEST_F(UnaccountedTest, ContextsAreNotCounted) {
   EXPECT_EQ(Sample(2000, 400, 2), 2000 - 2 * 512 - 400);
 }
 
-TEST_F(UnaccountedTest, WithoutAnAnswerOfTheDriverNothingIsCountedAfterAWhile) {
+TEST_F(UnaccountedTest, UnaccountedMemoryExpiresIfTheDriverDoesNotAnswer) {
   Samples(5, 1000, 400);
   EXPECT_EQ(memory_.Get(now_ + 2s), Bytes(600 * kMiB));
   EXPECT_EQ(memory_.Get(now_ + 20s), Bytes(0));

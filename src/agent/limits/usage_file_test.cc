@@ -38,7 +38,7 @@ TEST_F(UsageFileTest, MemoryOfADeadProcessDoesNotCount) {
   EXPECT_EQ(Read().held, Bytes(30));
 }
 
-TEST_F(UsageFileTest, APieceOfSeveralProcessesCountsOnce) {
+TEST_F(UsageFileTest, APieceThatSeveralProcessesShareIsCountedOnce) {
   for (uint32_t slot = 0; slot < 3; ++slot) file_.Hold(slot, 100 + slot);
   limiter::SharedPiece& piece = file_.usage().pieces[1];
   file_.usage().pieces_used = 2;
@@ -51,7 +51,7 @@ TEST_F(UsageFileTest, APieceOfSeveralProcessesCountsOnce) {
   EXPECT_EQ(Read().held, Bytes(202));
 }
 
-TEST_F(UsageFileTest, PiecesThatTheContainerMadeUpDoNotUnderflow) {
+TEST_F(UsageFileTest, ForgedPiecesDoNotMakeTheSumUnderflow) {
   file_.Hold(0, 100);
   file_.Hold(1, 100);
   file_.usage().pieces_used = UINT32_MAX;
@@ -64,7 +64,7 @@ TEST_F(UsageFileTest, PiecesThatTheContainerMadeUpDoNotUnderflow) {
   EXPECT_EQ(Read().held, Bytes(0));
 }
 
-TEST_F(UsageFileTest, PiecesWithManyHoldersDoNotOverflow) {
+TEST_F(UsageFileTest, PiecesWithManyHoldersDoNotMakeTheSumOverflow) {
   constexpr uint16_t kSlots = 12;
   for (uint16_t slot = 0; slot < kSlots; ++slot) file_.Hold(slot, 100);
   file_.usage().pieces_used = limiter::kMaxPieces;
@@ -75,7 +75,7 @@ TEST_F(UsageFileTest, PiecesWithManyHoldersDoNotOverflow) {
   EXPECT_EQ(Read().held, Bytes(0));
 }
 
-TEST_F(UsageFileTest, NumbersThatNoGpuHasDoNotOverflow) {
+TEST_F(UsageFileTest, ImpossiblyLargeNumbersDoNotMakeTheSumOverflow) {
   for (uint32_t slot = 0; slot < 20; ++slot) file_.Hold(slot, UINT64_MAX);
   file_.usage().slots_end = UINT32_MAX;
   file_.usage().gpus[0].peak = UINT64_MAX;

@@ -63,7 +63,7 @@ TEST(UsagePageTest, AContainerThatIsNotLimitedHasOnlyItsGrant) {
   EXPECT_THAT(page, Not(HasSubstr("limit_bytes{")));
 }
 
-TEST(UsagePageTest, AContainerThatIsNotReadYetLeavesThePageIncomplete) {
+TEST(UsagePageTest, ThePageIsIncompleteWhileAContainerIsUnread) {
   ContainerUses uses = OneUse();
   uses[0].is_read = false;
   EXPECT_EQ(JsonOfUses("n1", uses, {}).Serialize(),

@@ -95,7 +95,7 @@ TEST_F(DeviceNodesTest, KeepsANodeThatAnotherProcessReplaced) {
   EXPECT_TRUE(PathExists(Dev("nvidia0")));
 }
 
-TEST_F(DeviceNodesTest, KeepsAndNamesAFileInTheWay) {
+TEST_F(DeviceNodesTest, KeepsAndNamesAFileInPlaceOfADeviceNode) {
   AddGpu("0000:07:00.0", "Device Minor: 0\n");
   SetDevices(kDevices);
   ASSERT_TRUE(MakeDirs(dir_.path() + "/dev").ok());
@@ -108,7 +108,7 @@ TEST_F(DeviceNodesTest, KeepsAndNamesAFileInTheWay) {
   EXPECT_EQ(*ReadFile(Dev("nvidia0")), "precious");
 }
 
-TEST_F(DeviceNodesTest, LinksLeadToTheNumbersThatDevicesHaveNow) {
+TEST_F(DeviceNodesTest, LinksFollowTheCurrentDeviceNumbers) {
   if (!MayMakeNodes()) GTEST_SKIP() << "needs CAP_MKNOD";
   AddGpu("0000:07:00.0", "Device Minor: 0\n");
   SetDevices(kDevices);

@@ -63,7 +63,7 @@ TEST_F(DriverReleaseTest, SessionsAreCheckedTwiceAfterAChange) {
   EXPECT_EQ(checks_, 2);
 }
 
-TEST_F(DriverReleaseTest, AFileFromBeforeTheStartClosesTheDriverWithoutAChange) {
+TEST_F(DriverReleaseTest, AFileThatExistsAtTheStartClosesTheDriverWithoutANotification) {
   ASSERT_TRUE(WriteFileAtomically(file_, "", 0600).ok());
   DriverReleaseWatch release(&runner_, file_, Count());
   EXPECT_TRUE(release.closed());

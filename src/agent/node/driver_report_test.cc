@@ -33,7 +33,7 @@ DriverCandidate Whole(const DriverRoot& root, const std::string& version = "550.
       .root = root, .nvml_version = version, .cuda_version = version, .module_version = version};
 }
 
-TEST(DriverReportTest, AWholeDriverIsNoFinding) {
+TEST(DriverReportTest, ACompleteDriverGivesNoFinding) {
   EXPECT_EQ(Judged({{Whole(kHost), {.root = kContainer, .module_version = "550.1"}}, 8}), "");
   EXPECT_EQ(Judged({{{.root = kHost, .module_version = "550.1"}, Whole(kContainer)}, 8}), "");
 }
@@ -54,7 +54,7 @@ TEST(DriverReportTest, ARemovedDriverIsNotReadyThoughNvmlStillAnswers) {
   EXPECT_EQ(Judged({facts.candidates, 0, true}), "") << "closed by an administrator";
 }
 
-TEST(DriverReportTest, HalfADriverNamesTheMissingHalf) {
+TEST(DriverReportTest, AnIncompleteDriverIsReportedWithTheMissingPart) {
   std::string text = Judged({{{.root = kHost, .module_version = "550.1"}}, 1}, "no library");
   EXPECT_TRUE(text.starts_with("DriverIncomplete: the kernel module nvidia 550.1 is loaded"));
 
@@ -85,7 +85,7 @@ TEST(DriverReportTest, HalfADriverNamesTheMissingHalf) {
   EXPECT_TRUE(Contains(text, "reboot the node")) << text;
 }
 
-TEST(DriverReportTest, UsesTheDriverOfTheLoadedModuleAndNamesBoth) {
+TEST(DriverReportTest, OfTwoDriversTheOneOfTheLoadedModuleIsUsedAndBothAreNamed) {
   DriverCandidate host = Whole(kHost), container = Whole(kContainer, "570.2");
   EXPECT_EQ(ChooseDriver({host, container}), 0u);
   host.module_version = container.module_version = "570.2";
@@ -111,7 +111,7 @@ TEST(DriverReportTest, TheModulesVersionIsRead) {
   EXPECT_EQ(KernelModuleVersion("NVRM version:\nGCC version: 12.2.0"), "");
 }
 
-TEST(DriverReportTest, ACandidateIsReadFromItsFiles) {
+TEST(DriverReportTest, TheVersionsOfADriverAreReadFromItsFiles) {
   TempDir dir;
   const std::string lib = dir.path() + "/usr/lib/x86_64-linux-gnu";
   ASSERT_TRUE(MakeDirs(lib).ok());

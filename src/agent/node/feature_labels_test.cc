@@ -92,7 +92,7 @@ TEST_F(FeatureLabelsTest, OneMigCapableGpuMakesTheNodeCapable) {
   EXPECT_EQ(Label("mig.capable"), "true");
 }
 
-TEST_F(FeatureLabelsTest, ModeIsKnownWhereAllGpusAreOfOneClass) {
+TEST_F(FeatureLabelsTest, TheModeLabelIsKnownIfAllGpusHaveTheSamePciClass) {
   node_.gpus = {GpuOf("Tesla T4", 0), GpuOf("Tesla T4", 1)};
   EXPECT_EQ(Label("gpu.mode"), "unknown") << "no PCI device matches the GPUs";
   hardware_.nvidia_devices = {{.bus_id = "0000:01:00.0", .pci_class = "0x030200"},

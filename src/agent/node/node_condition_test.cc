@@ -66,7 +66,7 @@ TEST(NodeConditionTest, LongReasonsAreTruncatedBetweenCharacters) {
   EXPECT_EQ(message.size(), 1025u);
 }
 
-TEST(NodeConditionTest, PatchIsForStatusAloneAndOnlyWhereSomethingDiffers) {
+TEST(NodeConditionTest, ThePatchChangesOnlyTheStatusAndOnlyIfSomethingDiffers) {
   Json node = *ParseJson(R"({"metadata":{"name":"n"},"status":{"conditions":[
       {"type":"Ready","status":"True"}]}})");
   const auto patch = ConditionPatchFor(node, ConditionOf(Gpus(8)), kNow);

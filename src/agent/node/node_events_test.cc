@@ -43,7 +43,7 @@ TEST(NodeEventsTest, NamesEachGpuThatChanges) {
   EXPECT_TRUE(EventsBetween(Gpus({"", "x"}), Gpus({"", "y"})).empty());
 }
 
-TEST(NodeEventsTest, OneEventForALostRuntimeAndOneForItsReturn) {
+TEST(NodeEventsTest, ALostRuntimeGivesOneEventAndItsReturnAnother) {
   auto changed = Gpus({""});
   changed.runtime_problem = "config.toml was changed";
   EXPECT_EQ(Texts(EventsBetween(Gpus({""}), changed)),
@@ -60,7 +60,7 @@ TEST(NodeEventsTest, TheFirstEventsOfANodeReportProblemsOnly) {
             "!DriverNotReady: no driver\n");
 }
 
-TEST(NodeEventsTest, OneEventForADriverNotOneForEachGpu) {
+TEST(NodeEventsTest, ADriverProblemGivesOneEventAndNotOneForEachGpu) {
   const auto healthy = Gpus({"", "", ""});
   EXPECT_EQ(Texts(EventsBetween(healthy, WithoutDriver(healthy))), "!DriverNotReady: no driver\n");
   EXPECT_EQ(Texts(EventsBetween(WithoutDriver(healthy), healthy)),
@@ -71,7 +71,7 @@ TEST(NodeEventsTest, OneEventForADriverNotOneForEachGpu) {
             "!GPUUnhealthy: GPU 1 (GPU-1) is unhealthy: XID 79\n");
 }
 
-TEST(NodeEventsTest, OneEventForANoteAlsoIfItWasTruncated) {
+TEST(NodeEventsTest, ANoteGivesOneEventEvenIfItWasTruncated) {
   auto noted = Gpus({"", ""});
   noted.notes = {"counts GiB", std::string(500, 'x')};
   const auto events = EventsBetween(Gpus({"", ""}), noted);

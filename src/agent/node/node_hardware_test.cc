@@ -78,7 +78,7 @@ TEST_F(NodeHardwareTest, ADeviceWithoutConfigurationSpaceIsListedWithAnError) {
   EXPECT_EQ(Read().Find("0000:07:00.0")->vgpu_host.status().code(), Code::kOutOfRange);
 }
 
-TEST(VgpuHostTest, RecordsBeforeTheDriversAreSkipped) {
+TEST(VgpuHostTest, RecordsBeforeTheRecordOfTheDriverAreSkipped) {
   const std::string records =
       Record(7, "other") + Record(0, Padded("535.129.03", 10) + Padded("r535_104", 10));
   EXPECT_EQ(**ParseVgpuHost(ConfigSpace("VF", records)), (VgpuHost{"535.129.03", "r535_104"}));

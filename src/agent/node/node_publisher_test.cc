@@ -238,7 +238,7 @@ TEST_F(NodePublisherTest, LatestOfSeveralChangesWins) {
   EXPECT_EQ(api_.Label("count"), "6");
 }
 
-TEST_F(NodePublisherTest, LabelsStayWhileTheDriverHasAProblemAndTheGpusAreThere) {
+TEST_F(NodePublisherTest, LabelsStayIfTheDriverFailsWhileGpusAreOnTheBus) {
   hardware_ = OneGpuOnTheBus();
   Publish(Node(8));
   Publish(Broken());
@@ -246,7 +246,7 @@ TEST_F(NodePublisherTest, LabelsStayWhileTheDriverHasAProblemAndTheGpusAreThere)
   EXPECT_EQ(api_.Label("count"), "8");
 }
 
-TEST_F(NodePublisherTest, AGpuOnTheBusIsPresentBeforeTheNodeHasADriver) {
+TEST_F(NodePublisherTest, AGpuOnTheBusIsLabeledAsPresentWithoutADriver) {
   hardware_ = OneGpuOnTheBus();
   Publish(Broken());
   EXPECT_EQ(api_.Label("present"), "true");
@@ -343,7 +343,7 @@ TEST_F(NodePublisherTest, ARestartedAgentRecordsMissedChangesOnce) {
   EXPECT_EQ(api_.events, (std::vector<std::string>{"GPUUnhealthy", "GPUUnhealthy"}));
 }
 
-TEST_F(NodePublisherTest, EventsWaitForAConditionThatCannotBeWritten) {
+TEST_F(NodePublisherTest, EventsWaitUntilTheConditionCanBeWritten) {
   Publish(Node(8));
   api_.status_patch_result = Status(Code::kPermissionDenied, "nodes/status");
   Publish(WithUnhealthy(8, 3));
@@ -386,7 +386,7 @@ TEST_F(NodePublisherTest, AFlappingGpuDoesNotFloodTheServerWithEvents) {
   EXPECT_EQ(api_.events.size(), size_t{NodePublisher::kMaxEventBurst} + 1);
 }
 
-TEST(NodeStateTest, SeveralModelsHaveNoModelForQuotas) {
+TEST(NodeStateTest, ANodeWithSeveralModelsGetsNoModelLabelForQuotas) {
   auto mixed = Node(2, "Tesla T4");
   const auto more = Node(3, "NVIDIA H100");
   mixed.gpus.insert(mixed.gpus.end(), more.gpus.begin(), more.gpus.end());
@@ -408,7 +408,7 @@ class StartupTaintPublisherTest : public NodePublisherTest {
   }
 };
 
-TEST_F(StartupTaintPublisherTest, TheTaintStaysUntilTheSmokeTestPassesWithTheReasonInTheCondition) {
+TEST_F(StartupTaintPublisherTest, TheTaintStaysUntilTheSmokeTestPasses) {
   Publish(Node(8), {.smoke_problem = "/dev/nvidia3 is missing"});
   EXPECT_TRUE(api_.taint_patches.empty());
   EXPECT_EQ(api_.Condition(), "False SmokeTestFailed");

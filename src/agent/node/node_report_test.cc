@@ -76,7 +76,7 @@ TEST_F(NodeReportTest, NothingIsPublishedBeforeTheGpusAreKnown) {
   EXPECT_TRUE(ConditionHas("GPUsHealthy")) << condition_;
 }
 
-TEST_F(NodeReportTest, AProblemOfTheEngineHidesContainersWithoutTheirGpus) {
+TEST_F(NodeReportTest, AnEngineProblemIsReportedInsteadOfContainersWithoutGpus) {
   Start();
   report_.SetContainersWithoutGpus({"default/a/main", "default/b/main"});
   runner_.RunUntilIdle();

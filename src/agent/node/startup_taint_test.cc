@@ -12,7 +12,7 @@ Json NodeWith(std::string_view taints) {
   return *ParseJson(std::string(R"({"spec":{"taints":)").append(taints).append("}}"));
 }
 
-TEST(StartupTaintTest, RemovesTheKeysAndTestsTheRemovedTaints) {
+TEST(StartupTaintTest, RemovesTaintsWithTheKeysIfTheyAreUnchanged) {
   const auto patch =
       TaintPatchFor(NodeWith(R"([{"key":"tessera.dev/not-ready","effect":"NoSchedule"},)"
                              R"({"key":"nvidia.com/gpu","value":"present","effect":"NoSchedule"},)"

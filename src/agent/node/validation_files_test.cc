@@ -77,7 +77,7 @@ TEST_F(ValidationFilesTest, RestoresAFileThatNvidiasValidatorRemoves) {
   EXPECT_TRUE(Has("driver-ready"));
 }
 
-TEST_F(ValidationFilesTest, TheAgentsFileAndAnInvalidFileNameNoRoot) {
+TEST_F(ValidationFilesTest, NoDriverRootIsReadFromTheAgentsFileOrAnInvalidFile) {
   ValidationFiles files(&runner_, dir_.path() + "/v");
   files.Set({.driver = kInContainer});
   EXPECT_EQ(DriverRootNamedIn(PathOf("driver-ready")), "");

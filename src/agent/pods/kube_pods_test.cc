@@ -19,7 +19,7 @@ kube::PodObject PodWithMirror(const std::string& hash) {
   return pod;
 }
 
-TEST(KubePodsTest, AStaticPodIsKnownByTheUidThatKubeletAndEngineHave) {
+TEST(KubePodsTest, AStaticPodHasTheUidOfTheKubeletAndNotOfItsMirrorPod) {
   const std::string hash = "0123456789abcdef0123456789abcdef";
   EXPECT_EQ(PodInfoOf(PodWithMirror(hash), device::MemoryUnit::kGiB)->uid, Uid(hash));
 }

@@ -62,7 +62,7 @@ TEST_F(PodProcessesTest, AZombieCountsOnlyIfOneOfItsThreadsLives) {
   EXPECT_EQ(Remains(), "its process 31 (state Z) still exists");
 }
 
-TEST_F(PodProcessesTest, ProcessesOfOthersDoNotCount) {
+TEST_F(PodProcessesTest, ProcessesOutsideThePodAreNotCounted) {
   Put(1, "0::/init.scope");
   Put(2, "0::/kubepods/pod0d3b355a-665c-4c95-8e7f-61fd2111689f/x");
   EXPECT_EQ(Remains(), "");
@@ -80,7 +80,7 @@ TEST_F(PodProcessesTest, WithoutProcNothingIsKnown) {
   EXPECT_FALSE(TakeProcessSnapshot("/nonexistent", {}).status.ok());
 }
 
-TEST_F(PodProcessesTest, ReadsDriverAndProcAndAnswersLater) {
+TEST_F(PodProcessesTest, AnswersAfterItHasReadTheDriverAndProc) {
   FakeTaskRunner runner;
   gpu::testing::FakeCaller caller(&runner);
   auto loader = std::make_shared<gpu::testing::FakeLoader>();
