@@ -18,7 +18,7 @@ Result<int> Quarter(int n) {
   return Half(half);
 }
 
-TEST(StatusTest, OkIsOneNullPointer) {
+TEST(StatusTest, ADefaultStatusIsOkAndStaysOkWhenAnnotated) {
   EXPECT_TRUE(Status().ok());
   EXPECT_EQ(Status().ToString(), "OK");
   EXPECT_TRUE(Status().Annotate("unused").ok());

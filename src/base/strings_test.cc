@@ -45,14 +45,14 @@ TEST(StringsTest, TruncateUtf8CutsBetweenCharacters) {
   EXPECT_EQ(TruncateUtf8("\u00e4", 1), "");
 }
 
-TEST(StringsTest, Utf8RejectsOverlongSurrogatesAndTruncation) {
+TEST(StringsTest, Utf8RejectsOverlongFormsSurrogatesAndTruncatedCharacters) {
   EXPECT_TRUE(IsValidUtf8("GPU \xe2\x9c\x93 \xf0\x9f\x98\x80"));
   for (const char* bad : {"\xc0\xaf", "\xed\xa0\x80", "\xe2\x9c", "\xff", "\xf4\x90\x80\x80"}) {
     EXPECT_FALSE(IsValidUtf8(bad));
   }
 }
 
-TEST(DnsNameTest, IsASubdomainOfRfc1123) {
+TEST(DnsNameTest, AcceptsOnlySubdomainsAsDefinedByRfc1123) {
   const std::string label(63, 'a');
   for (const std::string& name : {std::string("a"), std::string("0.a-b.svc"), label,
                                   label + "." + label + "." + label + "." + std::string(61, 'b')}) {
@@ -67,7 +67,7 @@ TEST(DnsNameTest, IsASubdomainOfRfc1123) {
   }
 }
 
-TEST(StringsTest, Fnv1aMatchesThePublishedVectorsAndContinues) {
+TEST(StringsTest, Fnv1aMatchesPublishedVectorsAndContinuesAHash) {
   EXPECT_EQ(Fnv1a(""), 0xcbf29ce484222325u);
   EXPECT_EQ(Fnv1a("a"), 0xaf63dc4c8601ec8cu);
   EXPECT_EQ(Fnv1a("foobar"), 0x85944171f73967e8u);

@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-TEST(UidTest, TextsBecomeUidsAndBackOnlyExplicitly) {
+TEST(UidTest, TextsAndUidsAreConvertedOnlyExplicitly) {
   EXPECT_FALSE((std::is_convertible_v<std::string, Uid>));
   EXPECT_FALSE((std::is_convertible_v<std::string_view, Uid>));
   EXPECT_FALSE((std::is_convertible_v<const char*, Uid>));

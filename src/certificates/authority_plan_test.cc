@@ -16,7 +16,7 @@ Authorities MakeAuthorities(WallTime time = kNow) {
 }
 WallTime EndOf(const net::CertificatePair& pair) { return net::ValidityOf(pair.certificate)->to; }
 
-TEST(AuthorityPlanTest, OneAuthoritySignsBothSides) {
+TEST(AuthorityPlanTest, OneAuthoritySignsServingAndClientCertificates) {
   const Authorities made = MakeAuthorities();
   EXPECT_TRUE(made.older.empty());
   EXPECT_FALSE(NextAuthorities(made, kNow, {}).value().has_value());

@@ -32,7 +32,7 @@ std::string OperationsFor(int index, const std::string& name) {
                      index, name, Base64Encode(kBundle));
 }
 
-TEST(BundlePatchTest, SetsTheBundleOnlyIfTheWebhookHasItsName) {
+TEST(BundlePatchTest, ThePatchTestsTheNameOfTheWebhookBeforeItSetsTheBundle) {
   EXPECT_EQ(
       PatchOf(fmt::format(R"([{{"name":"a.tessera.dev","clientConfig":{{"service":{{}}}}}},{}])",
                           WebhookWithBundle("b.tessera.dev", "another CA"))),

@@ -65,7 +65,7 @@ TEST_F(CertificatePlanTest, OldCertificateStaysTrustedAfterARotation) {
   EXPECT_TRUE(net::CheckServerPair(first, set_.bundle, options_.names).ok());
 }
 
-TEST_F(CertificatePlanTest, NextIsPreparedWithAThirdLeftAndPromotedAfterOverlap) {
+TEST_F(CertificatePlanTest, TheNextCertificateIsPreparedWithAThirdLeftAndPromotedLater) {
   Step();
   now_ = kStart + hours(24 * 60) - minutes(1);
   EXPECT_EQ(Step(), "");

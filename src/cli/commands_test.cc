@@ -104,7 +104,7 @@ web         NVIDIA A100-SXM4-80GB   0.038   -      -       public,spare
 )");
 }
 
-TEST_F(CommandsTest, UnknownLimitsAreNotShownAsNone) {
+TEST_F(CommandsTest, UnknownLimitsAreShownAsQuestionMarks) {
   const Status problem(Code::kDataLoss, "ConfigMap kube-system/gpuquota: \033 is no JSON");
   EXPECT_EQ(ShowQuota(cluster_.view(), "ml", problem, {}).value(),
             R"(NAMESPACE   MODEL                   USED   LEFT   LIMIT   POOLS
@@ -130,7 +130,7 @@ TEST_F(CommandsTest, JsonAndYamlHaveTheSameExactNumbers) {
   EXPECT_EQ(gpu.Find("heldBy")->items()[0].StringAt("name").value(), "nginx");
 }
 
-TEST_F(CommandsTest, SlicesReplaceTheirGpu) {
+TEST_F(CommandsTest, MigSlicesAreListedInPlaceOfTheirGpu) {
   cluster_.AddChanged(ledger::testing::GpuNode("sliced", 2), 1, [](device::Gpu& gpu) {
     gpu.mig = {{.uuid = "MIG-a", .profile = "1g.10gb", .gpu_instance = 7, .memory = GiB(10)},
                {.uuid = "MIG-b", .profile = "3g.40gb", .gpu_instance = 9, .memory = GiB(40)}};
@@ -149,7 +149,7 @@ TEST_F(CommandsTest, ErrorForAnUnknownNodeListsSimilarNames) {
   EXPECT_EQ(answer.status().message(), "there is no node \"bog\": did you mean big?");
 }
 
-TEST_F(CommandsTest, HostileReasonsDoNotReachTheTerminal) {
+TEST_F(CommandsTest, ControlCodesInReasonsDoNotReachTheTerminal) {
   cluster_.AddChanged(ledger::testing::GpuNode("evil", 1), 0, [](device::Gpu& gpu) {
     gpu.health = device::Health::Unhealthy("\033]0;owned\007\u009b31m\nFAKE");
     gpu.model = "GPU \033[2J";

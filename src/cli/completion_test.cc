@@ -57,7 +57,7 @@ TEST(CompletionTest, TheRealBashOffersTheSame) {
             "bash zsh fish\ncomplete -F _tessera tessera\n");
 }
 
-TEST(CompletionTest, KubectlGetsItsFormat) {
+TEST(CompletionTest, KubectlGetsCompletionsInItsOwnFormat) {
   const std::string plugin = JoinPath(DirName(TESSERA_PROGRAM), "kubectl_complete-tessera");
   const auto result = RunProgram({plugin, "gp"}, std::chrono::seconds(30));
   ASSERT_TRUE(result.ok()) << result.status().message();

@@ -33,7 +33,7 @@ TEST(DashboardTest, ListensOnLoopbackWithTheUsersKubeconfig) {
   EXPECT_EQ(DashboardArguments({.kubeconfig = "/c"}, getenv).back(), "--kubeconfig=/c");
 }
 
-TEST(DashboardTest, FindsTheConsoleBesideItselfFirst) {
+TEST(DashboardTest, PrefersTheConsoleBesideTheProgramToThePath) {
   const TempDir beside, other;
   const auto path = other.path() + ":/nowhere";
   const auto make = [](const TempDir& dir) {

@@ -18,7 +18,7 @@ class InspectTest : public ::testing::Test {
   FakeCluster cluster_;
 };
 
-TEST_F(InspectTest, SummaryHasTheOriginalColumnsAndFooter) {
+TEST_F(InspectTest, TheSummaryHasTheColumnsAndFooterOfGpushare) {
   EXPECT_EQ(
       Inspect(),
       R"(NAME  IPADDRESS  GPU0(Allocated/Total)  GPU1(Allocated/Total)  GPU2(Allocated/Total)  GPU3(Allocated/Total)  GPU Memory(GiB)
@@ -83,7 +83,7 @@ TEST_F(InspectTest, ShowsTheSizeOfEachGpu) {
       << Inspect({.node = "mixed"});
 }
 
-TEST(InspectUnitTest, UnitIsMibIfANodeOffersMoreThanItsGib) {
+TEST(InspectUnitTest, TheUnitIsMibIfANodeOffersMoreUnitsThanItHasGib) {
   FakeCluster cluster;
   kube::NodeObject node = ledger::testing::GpuNode("h200", 1, "141Gi");
   const auto unit_if_offered = [&](int64_t units) {

@@ -128,7 +128,7 @@ TEST_F(InstallationAuditTest, NamesTheReleaseOfHelmAndGuessesItsSettings) {
   EXPECT_THAT(line, HasSubstr("fix: helm upgrade -n tessera-system gpus CHART --reuse-values"));
 }
 
-TEST_F(InstallationAuditTest, AReleaseOfNvidiasOperatorIsNotThatOfTessera) {
+TEST_F(InstallationAuditTest, AHelmReleaseOfNvidiasOperatorIsNotTakenForTessera) {
   testing::PutAll(server_, ObjectsToInstall(Json::MakeObject()).value());  // by kubectl
   testing::PutAll(server_, {ParseYaml("{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: "
                                       "{name: nvidia, annotations: {meta.helm.sh/release-name: "

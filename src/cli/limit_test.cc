@@ -28,7 +28,7 @@ class LimitTest : public ::testing::Test {
   testing::FakeCluster cluster_;
 };
 
-TEST_F(LimitTest, PatchesTheAnnotationOfThePodsUid) {
+TEST_F(LimitTest, ThePatchSetsTheAnnotationOnlyOnThePodWithThisUid) {
   const auto patch = LimitPatch(Entry("nginx"), {"4Gi", ""});
   ASSERT_TRUE(patch.ok()) << patch.status().ToString();
   EXPECT_EQ(patch->Serialize(), R"({"metadata":{"uid":"uid-default-nginx",)"

@@ -114,13 +114,13 @@ TEST_F(InstallationStatusTest, AWebhookWithoutItsServiceDoesNotWork) {
   EXPECT_THAT(Component("webhook").fix, HasSubstr("tessera upgrade"));
 }
 
-TEST_F(InstallationStatusTest, NamesForProgramsHaveNoSpaces) {
+TEST_F(InstallationStatusTest, NamesInTheNameFormatHaveNoSpaces) {
   objects_.agent_daemonsets = std::vector{AgentsOf("", 1, 1), AgentsOf("a10", 1, 1)};
   const Result<std::string> names = ShowStatus(Evaluate(), {.format = OutputFormat::kName});
   EXPECT_THAT(names.value(), HasSubstr("status/agent-of-pool-a10\n"));
 }
 
-TEST_F(InstallationStatusTest, ANodeWithoutAgentsHasTheFixOfTheMissingDaemonSet) {
+TEST_F(InstallationStatusTest, TheFixForANodeWithoutAnAgentDependsOnTheDaemonSet) {
   objects_.agent_daemonsets = std::vector<Json>();
   objects_.pods.erase(objects_.pods.begin());
   objects_.audit.tool = InstallTool::kTessera;
@@ -139,7 +139,7 @@ TEST_F(InstallationStatusTest, NamesAMissingRight) {
   EXPECT_THAT(Component("kube-scheduler").detail, Not(HasSubstr("forbidden")));
 }
 
-TEST_F(InstallationStatusTest, AThrottlingServerIsNoMissingRight) {
+TEST_F(InstallationStatusTest, AThrottlingServerIsNotReportedAsAMissingRight) {
   objects_.agent_daemonsets =
       Status(Code::kResourceExhausted, "cannot list daemonsets: 429 Too Many Requests");
   EXPECT_EQ(Component("agent").detail, "cannot list daemonsets: 429 Too Many Requests");
@@ -290,7 +290,7 @@ TEST_F(InstallationStatusTest, ShowsDriverContainersAndTheNodeOfTheBrokenOne) {
             "kubectl -n gpu-operator logs driver-x -c nvidia-driver-ctr --previous");
 }
 
-TEST_F(InstallationStatusTest, APodThatIsBeingDeletedHidesNoNewPod) {
+TEST_F(InstallationStatusTest, ATerminatingPodDoesNotHideItsReplacement) {
   Json old_agent = PodOf("tessera-agent", "agent-old", "{}");
   old_agent.Find("metadata")->Set("deletionTimestamp", Json::String("2026-01-01T00:00:00Z"));
   objects_.pods.push_back(old_agent);

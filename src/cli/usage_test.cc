@@ -94,7 +94,7 @@ TEST(UsageTest, ShareSentenceNamesTheLargestDeviation) {
             "below its share while it waited");
 }
 
-TEST(UsageTest, AnotherPageIsAnError) {
+TEST(UsageTest, APageOfAnotherFormatIsAnError) {
   for (const char* page :
        {"", "ok", "{}", R"({"node":"n"})", R"({"node":"n","containers":[{}]})"}) {
     EXPECT_FALSE(DecodeUses(page).ok()) << page;

@@ -50,7 +50,7 @@ TEST(ClusterPolicyTest, MapsSettingsThatTesseraHas) {
   EXPECT_TRUE(settings.ok()) << settings.status().ToString();
 }
 
-TEST(ClusterPolicyTest, ADriverThatWasInstalledStays) {
+TEST(ClusterPolicyTest, ADriverThatNvidiasOperatorInstalledIsKept) {
   const auto plan = PlanMigration(PolicyOf("driver: {version: '550'}\n"));
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->resource.Find("spec")->Find("agent")->StringAt("driverRoot").value(),
@@ -145,7 +145,7 @@ TEST(ClusterPolicyTest, ResourcesOfNvidiasDriversAreNotRead) {
 }
 
 // A ClusterPolicy as NVIDIA's chart writes it for a host whose driver is installed already.
-TEST(ClusterPolicyTest, DefaultsOfTheChartAreNoSettings) {
+TEST(ClusterPolicyTest, DefaultsOfTheChartAreNotReportedAsSettings) {
   const auto plan = PlanMigration(
       PolicyOf("driver: {enabled: false, repository: nvcr.io/nvidia}\n"
                "hostPaths: {rootFS: /, driverInstallDir: /run/nvidia/driver}\n"
@@ -163,7 +163,7 @@ TEST(ClusterPolicyTest, DefaultsOfTheChartAreNoSettings) {
   EXPECT_THAT(plan->steps.front(), HasSubstr("apply this resource"));
 }
 
-TEST(ClusterPolicyTest, APausedNodeIsManaged) {
+TEST(ClusterPolicyTest, APausedNodeIsStillManagedByNvidiasOperator) {
   const auto node = [](const char* value) {
     return ParseYaml(
                fmt::format("metadata: {{labels: {{nvidia.com/gpu.deploy.device-plugin: '{}'}}}}",
@@ -178,13 +178,13 @@ TEST(ClusterPolicyTest, APausedNodeIsManaged) {
   EXPECT_FALSE(IsManagedByNvidia(""));
 }
 
-TEST(ClusterPolicyTest, RejectsAnotherKind) {
+TEST(ClusterPolicyTest, RejectsAnObjectOfAnotherKind) {
   EXPECT_EQ(PlanMigration(ParseJson(R"({"kind":"Pod"})").value()).status().code(),
             Code::kInvalidArgument);
   EXPECT_EQ(PlanMigration(Json()).status().code(), Code::kInvalidArgument);
 }
 
-TEST(ClusterPolicyTest, KeepsAgentsOffInEveryTerm) {
+TEST(ClusterPolicyTest, KeepsAgentsOffNvidiasNodesInEveryAffinityTerm) {
   std::vector<Component> components = {
       {"agent",
        {ParseYaml("kind: DaemonSet\nspec: {template: {spec: {affinity: {nodeAffinity: "

@@ -38,7 +38,7 @@ Json Render(const DriverSpec& spec, const DriverHost& host = kUbuntu, bool pinne
   return pinned ? PinnedDriverDaemonSet(*json) : *json;
 }
 
-TEST(DriverHostTest, SystemsAreReadFromTheNode) {
+TEST(DriverHostTest, TheOperatingSystemIsReadFromTheOsImageOfTheNode) {
   const auto tag = [](std::string_view os_image) {
     const Result<DriverHost> host = DriverHostOf(os_image, "6.1");
     return host.ok() ? OsTag(*host) : host.status().message();
@@ -69,7 +69,7 @@ TEST(DriverImageTest, TagsAreThoseOfNvidiasImages) {
             std::string::npos);
 }
 
-TEST(DriverPoolTest, KernelsDividePoolsOnlyWithPrecompiledModules) {
+TEST(DriverPoolTest, DriverPoolsAreSplitByKernelOnlyForPrecompiledModules) {
   DriverSpec spec = Spec();
   const DriverHost other{"ubuntu", "22.04", "6.8.0-45-generic"};
   EXPECT_EQ(DriverPoolName(spec, kUbuntu), "default-ubuntu22-04");
@@ -81,7 +81,7 @@ TEST(DriverPoolTest, KernelsDividePoolsOnlyWithPrecompiledModules) {
   EXPECT_NE(DriverPoolName(spec, kUbuntu), DriverPoolName(spec, other));
 }
 
-TEST(DriverDaemonSetTest, ModulesAreOpenProprietaryOrChosen) {
+TEST(DriverDaemonSetTest, TheModuleTypeIsOpenProprietaryOrAuto) {
   DriverSpec spec = Spec();
   const auto main = [&] { return At(Render(spec), "spec", "template", "spec", "containers", "0"); };
   EXPECT_EQ(EnvAt(main(), "KERNEL_MODULE_TYPE"), "auto");

@@ -196,7 +196,7 @@ TEST(ObjectsTest, APoolOfWholeGpusOffersNoShares) {
               HasSubstr("--shared-resources=gpu-mem,vcuda"));
 }
 
-TEST(ObjectsTest, NodesAreCleanedWhereTheRuntimeWasInstalled) {
+TEST(ObjectsTest, OnlyNodesOfPoolsWithTheRuntimeAreCleaned) {
   const Settings settings = SettingsOf(
       "daemonsets: {tolerations: [{key: a}]}\npools:\n- {name: a, nodeSelector: {p: a}}\n"
       "- {name: b, nodeSelector: {p: b}, runtime: {enabled: false},\n"

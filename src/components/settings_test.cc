@@ -52,7 +52,7 @@ TEST(SettingsTest, ErrorsNameTheLineTheSettingTheValueAndTheRemedy) {
   EXPECT_THAT(ErrorOf("daemonsets: {labels: {a: true}}"), HasSubstr("daemonsets.labels.a"));
 }
 
-TEST(SettingsTest, RejectsTextsThatNoObjectCanHave) {
+TEST(SettingsTest, RejectsTextsWithNulCharactersAndTooLongTexts) {
   Json spec = Json::MakeObject();
   Json agent = Json::MakeObject();
   agent.Set("driverRoot", Json::String(std::string_view("/a\0b", 4)));
@@ -218,7 +218,7 @@ TEST(SettingsTest, RejectsSettingsThatTesseraCannotFollow) {
               HasSubstr("enable one of them"));
 }
 
-TEST(SettingsTest, SettingsOfTheConsoleThatBelongTogetherAreNotGivenAlone) {
+TEST(SettingsTest, ConsoleSettingsThatBelongTogetherMustBeGivenTogether) {
   const auto error = [](const std::string& console) {
     return ErrorOf("console: {enabled: true, " + console + "}");
   };

@@ -189,7 +189,7 @@ TEST_F(InsightTest, QuotasAreShownForVisibleNamespaces) {
   EXPECT_EQ(lines.items()[0].IntAt("limitMilli").value(), 4000);
 }
 
-TEST_F(InsightTest, AModelWithoutALineIsShownWhileItIsInUse) {
+TEST_F(InsightTest, AModelWithoutAQuotaIsShownWhileItIsInUse) {
   ledger::testing::Bind(*ledger_, Whole("x", 2), "a");  // in namespace "ns"
   ledger_->SetQuota(placement::ParseQuota(R"({"ns":{"quota":{"H100":4}}})").value());
   const Json lines = JsonOfQuotas(*ledger_, [](const std::string&) { return true; });

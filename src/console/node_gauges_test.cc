@@ -93,7 +93,7 @@ TEST_F(NodeGaugesTest, AKnownAgentIsReadAgainWithoutAList) {
   EXPECT_EQ(lists_, lists);
 }
 
-TEST_F(NodeGaugesTest, AnAgentThatFailsLeavesItsLastValuesWithTheirAgeAndTheReason) {
+TEST_F(NodeGaugesTest, TheLastValuesOfAFailedAgentStayWithTheirAgeAndTheReason) {
   server_.PutAgent("agent-x", "n1");
   ReadUntil({"n1"}, "GPU-a");
   status_ = 503;

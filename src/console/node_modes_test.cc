@@ -81,7 +81,7 @@ TEST(NodeModesTest, LabelsThatKubernetesOrTheAgentWritesAreNotChanged) {
   EXPECT_TRUE(change.labels.empty());
 }
 
-TEST(NodeModesTest, ATermWithAnUnknownOperatorCoversNoNode) {
+TEST(NodeModesTest, ATermWithAnUnknownOperatorMatchesNoNode) {
   std::string set = R"({"metadata":{"name":"a"},"spec":{"template":{"spec":{"affinity":{
         "nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[
           {"matchExpressions":[{"key":"cores","operator":"??","values":["8"]}]}]}}}}}}})";
@@ -90,7 +90,7 @@ TEST(NodeModesTest, ATermWithAnUnknownOperatorCoversNoNode) {
   EXPECT_TRUE(AgentPoolOf(*ParseJson(set))->Covers({{"cores", "8"}}));
 }
 
-TEST(NodeModesTest, AnObjectThatIsNoDaemonSetOfAgentsIsNoPool) {
+TEST(NodeModesTest, AnObjectOtherThanAnAgentDaemonSetIsNotAPool) {
   EXPECT_FALSE(AgentPoolOf(Json::MakeObject()));
 }
 

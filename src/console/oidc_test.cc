@@ -19,7 +19,7 @@ OidcOptions TestOptions() {
 
 net::Request Get(const std::string& target) { return {.target = target}; }
 
-TEST(OidcOptionsTest, NameTheFlagThatIsWrong) {
+TEST(OidcOptionsTest, AnErrorNamesTheInvalidFlag) {
   const auto error = [](auto change) {
     OidcOptions options = TestOptions();
     change(&options);

@@ -164,7 +164,7 @@ TEST_F(WebSessionsTest, EveryEndIsReported) {
   EXPECT_EQ(changes_, std::vector<std::string>(2, "end"));
 }
 
-TEST_F(WebSessionsTest, TheOldestSessionOfAUserMakesRoom) {
+TEST_F(WebSessionsTest, TheOldestSessionOfAUserEndsAtTheLimit) {
   user_ = "bob";
   const SessionPtr other = LogIn();
   user_ = "ann";

@@ -37,7 +37,7 @@ class WhatIfTest : public ::testing::Test {
   std::unique_ptr<ledger::ClusterLedger> ledger_;
 };
 
-TEST_F(WhatIfTest, FindsThePodsThatWouldMakeRoomByEnding) {
+TEST_F(WhatIfTest, FindsPodsWhoseEndWouldMakeRoom) {
   Bind("small", 1, "a");
   Bind("large", 2, "a");
   const kube::PodObject waiting = AddWaitingPod("w", 3);
@@ -85,7 +85,7 @@ TEST_F(WhatIfTest, AnotherRequestOrModelIsEvaluated) {
             0);
 }
 
-TEST_F(WhatIfTest, WithoutAPodItsGpusAreFree) {
+TEST_F(WhatIfTest, TheGpusOfAnExcludedPodCountAsFree) {
   Bind("large", 4, "a");
   const kube::PodObject waiting = AddWaitingPod("w", 4);
   const std::string without = R"({"without":{"namespace":"ns","name":"large"}})";

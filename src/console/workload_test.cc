@@ -94,7 +94,7 @@ TEST(WorkloadTest, TheFormIsReadBackFromItsManifest) {
   }
 }
 
-TEST(WorkloadTest, TheFormReadsItsFieldsFromAWrittenManifest) {
+TEST(WorkloadTest, TheFormReadsItsFieldsFromAHandWrittenManifest) {
   const FormReading reading = ReadForm(Parsed(kWritten));
   EXPECT_TRUE(reading.unread.empty());
   EXPECT_EQ(reading.form, (WorkloadForm{.name = "web",
@@ -150,7 +150,7 @@ TEST(WorkloadTest, AnEditKeepsFieldsThatTheFormLacks) {
   EXPECT_EQ(EditedText(EditedText(kWritten, R"({"model":"A100"})"), R"({"model":""})"), kWritten);
 }
 
-TEST(WorkloadTest, AnAmountReplacesAllRequestsOfGpus) {
+TEST(WorkloadTest, ANewGpuAmountReplacesAllGpuRequests) {
   std::string wanted = WrittenWith("{cpu: 2, nvidia.com/gpu: 1}", "{cpu: 2}");
   wanted.replace(wanted.find("nvidia.com/gpu: 1  # whole"), 26,
                  "tencent.com/vcuda-core: 50\n            tencent.com/vcuda-memory: 8");
@@ -176,7 +176,7 @@ TEST(WorkloadTest, ALabelEqualToTheNameIsRenamedWithIt) {
   EXPECT_EQ(renamed, ManifestOf(form) + "# written by hand\n");
 }
 
-TEST(WorkloadTest, AGeneratedManifestWithoutEditsByHandIsGeneratedAnew) {
+TEST(WorkloadTest, AnUneditedGeneratedManifestIsGeneratedAgain) {
   WorkloadForm form = ShareForm();
   const std::string pod = ManifestOf(form);
   form.replicas = 3;
@@ -184,7 +184,7 @@ TEST(WorkloadTest, AGeneratedManifestWithoutEditsByHandIsGeneratedAnew) {
   EXPECT_EQ(EditedText(ManifestOf(form), R"({"replicas":1})"), pod);
 }
 
-TEST(WorkloadTest, AWrittenPodWithSeveralReplicasBecomesADeployment) {
+TEST(WorkloadTest, AHandWrittenPodWithSeveralReplicasBecomesADeployment) {
   const std::string pod = R"(apiVersion: v1
 kind: Pod
 metadata: {name: web, labels: {tier: gpu}, annotations: {a/b: c}}

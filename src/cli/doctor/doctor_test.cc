@@ -301,7 +301,7 @@ TEST(DoctorTest, EachCheckFindsItsPlantedFailureAndAtMostOneOtherCheckDoes) {
   EXPECT_EQ(PlantedFailures().size(), AllChecks().size());
 }
 
-TEST(DoctorTest, AMissingRightIsNoSilentAgent) {
+TEST(DoctorTest, AMissingRightIsNotReportedAsASilentAgent) {
   ClusterFacts facts = Healthy();
   const Status denied(Code::kPermissionDenied, "pods/proxy is forbidden");
   facts.agent_metrics.at("n1") = denied;

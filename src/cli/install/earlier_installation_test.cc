@@ -62,7 +62,7 @@ TEST_F(EarlierInstallationTest, ForceChangesNothingWhileTheResourceCannotBeRead)
   EXPECT_EQ(changes_, 0) << "whether the resource exists is unknown";
 }
 
-TEST_F(EarlierInstallationTest, ForceWithOperatorReplacesNoInstallationWithoutIt) {
+TEST_F(EarlierInstallationTest, ForceDoesNotAddTheOperatorToAnInstallationWithoutIt) {
   ASSERT_EQ(Run({"install"}).exit_code, 0);
   changes_ = 0;
   const testing::CommandResult refused = Run({"install", "--operator", "--force"});

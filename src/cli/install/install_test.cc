@@ -94,7 +94,7 @@ TEST(RolloutTest, WaitsForAllPodsToBeNewAndReady) {
   EXPECT_EQ(WhyNotRolledOut(FromYaml("kind: Service\nmetadata: {name: a}\n")), "");
 }
 
-TEST(UninstallTest, PodsThatHoldGpusAreBoundAndHaveNotEnded) {
+TEST(UninstallTest, OnlyBoundPodsThatHaveNotEndedHoldGpus) {
   const auto pod = [](const char* resource, const char* phase, const char* node) {
     return FromYaml(
         fmt::format("spec: {{{}containers: [{{}}, {{resources: {{limits: {{{}: 1}}}}}}]}}\n"

@@ -47,7 +47,7 @@ TEST(SpecFlagsTest, LaterFilesAndAssignmentsWin) {
             R"({"scheduler":{"replicas":3,"policy":"BestFit"},"agent":{"devRoot":null}})");
 }
 
-TEST(SpecFlagsTest, AFileMayBeTheResource) {
+TEST(SpecFlagsTest, AFileMayContainTheTesseraResource) {
   TempDir dir;
   const std::string file = JoinPath(dir.path(), "a.yaml");
   ASSERT_TRUE(WriteFileAtomically(file,

@@ -151,7 +151,7 @@ TEST(MigrationTest, ASettingThatTesseraRejectsNamesTheField) {
   EXPECT_THAT(plan.status().message(), HasSubstr("agent.driverRoot"));
 }
 
-TEST(MigrationTest, ThePlanIsOneScreenAndTheResourceIsYaml) {
+TEST(MigrationTest, ThePlanIsShownAsTablesAndTheResourceAsYaml) {
   const auto plan = PlanOf(MixedCluster());
   ASSERT_TRUE(plan.ok());
   const std::string text = ShowMigration(*plan, {}).value();

@@ -54,7 +54,7 @@ TEST(ListingTest, SelectsByFields) {
             "--field-selector: no item has the field nope: -o json shows the fields");
 }
 
-TEST(ListingTest, MistakesNameTheOptionAndTheRemedy) {
+TEST(ListingTest, ErrorsNameTheOptionAndTheRemedy) {
   EXPECT_TRUE(Printed({.output = "xml"}).starts_with("invalid format \"xml\": want table, wide"));
   EXPECT_EQ(Printed({.output = "jsonpath"}), "-o jsonpath needs a value: -o jsonpath=…");
   EXPECT_TRUE(Printed({.output = "custom-columns=NAME"}).starts_with("-o custom-columns: invalid"));

@@ -19,7 +19,7 @@ TEST(PrintableTest, RemovesEverythingThatATerminalActsOn) {
   EXPECT_EQ(Printable("größe 显存 ✓"), "größe 显存 ✓");
 }
 
-TEST(PrintableTest, JsonStaysTheSameValue) {
+TEST(PrintableTest, PrintableJsonHasTheSameValue) {
   const Json json = Json::String(
       "a\x7f"
       "b\u009b"
@@ -41,7 +41,7 @@ TEST(TableTest, ColumnsAreAsWideAsTheirWidestCell) {
             "a-name-of-some-length       b\n");
 }
 
-TEST(TableTest, ColorsAreOutsideOfTheCells) {
+TEST(TableTest, ColorCodesAreOutsideOfTheCellTexts) {
   TextTable table{{"A", "B"}};
   table.rows.push_back({Cell("x\033[0m", Tone::kBad), "y"});
   TextOutput output(true);
