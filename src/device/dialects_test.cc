@@ -19,7 +19,7 @@ std::string Rejection(StringMap limits, StringMap requests = {}) {
   return request.status().message();
 }
 
-TEST(DialectsTest, WholeGpus) {
+TEST(DialectsTest, NvidiaGpuRequestsWholeGpus) {
   const ContainerRequest request = *Parse({{"nvidia.com/gpu", "2"}, {"cpu", "500m"}});
   EXPECT_EQ(request, (ContainerRequest{.name = "main",
                                        .dialect = Dialect::kNvidiaGpu,
@@ -28,7 +28,7 @@ TEST(DialectsTest, WholeGpus) {
                                        .exclusive = true}));
 }
 
-TEST(DialectsTest, MigSlices) {
+TEST(DialectsTest, NvidiaMigRequestsSlicesOfAProfile) {
   const ContainerRequest request = *Parse({{"nvidia.com/mig-1g.10gb.me", "3"}});
   EXPECT_EQ(request, (ContainerRequest{.name = "main",
                                        .dialect = Dialect::kNvidiaMig,
@@ -45,7 +45,7 @@ TEST(DialectsTest, GpuMemIsInTheUnitOfTheCluster) {
   EXPECT_EQ(*Parse({{"aliyun.com/gpu-mem", "8k"}}, {}, MemoryUnit::kMiB), request);
 }
 
-TEST(DialectsTest, VcudaIsAShareBelowAHundredAndWholeGpusAbove) {
+TEST(DialectsTest, VcudaCoreBelowAHundredIsAShareAndOtherwiseWholeGpus) {
   EXPECT_EQ(*Parse({{"tencent.com/vcuda-core", "30"}, {"tencent.com/vcuda-memory", "20"}}),
             (ContainerRequest{.name = "main",
                               .dialect = Dialect::kVcuda,
@@ -87,7 +87,7 @@ TEST(DialectsTest, VcudaCoreIsOneToNinetyNineOrAMultipleOfAHundred) {
             "tencent.com/vcuda-memory: 20: request 1 to 99, or a multiple of 100");
 }
 
-TEST(DialectsTest, RejectsNumbersThatAreNotWholeNegativeOrHuge) {
+TEST(DialectsTest, RejectsFractionalNegativeAndHugeNumbers) {
   EXPECT_EQ(
       Rejection({{"nvidia.com/gpu", "500m"}}),
       "container \"main\": nvidia.com/gpu: \"500m\" is not a whole number: request whole GPUs, "
@@ -118,7 +118,7 @@ TEST(DialectsTest, RejectsNumbersThatAreNotWholeNegativeOrHuge) {
       "whole GPUs, or a part of one with tencent.com/vcuda-core or aliyun.com/gpu-mem");
 }
 
-TEST(DialectsTest, AcceptsTheLargestNodeAndGpu) {
+TEST(DialectsTest, AcceptsTheLargestGpuCountAndMemory) {
   EXPECT_EQ(Parse({{"nvidia.com/gpu", "1024"}})->count, 1024);
   EXPECT_EQ(Parse({{"aliyun.com/gpu-mem", "1048576"}})->per_gpu.memory, kMaxShareMemory);
   EXPECT_FALSE(Parse({{"aliyun.com/gpu-mem", "1048577"}}).ok());
@@ -157,7 +157,7 @@ TEST(DialectsTest, RejectsTwoDialectsInOneContainer) {
   }
 }
 
-TEST(DialectsTest, RequestsMustBeLimits) {
+TEST(DialectsTest, RequestsMustEqualLimits) {
   EXPECT_TRUE(Parse({{"nvidia.com/gpu", "1000m"}}, {{"nvidia.com/gpu", "1"}}).ok());
   EXPECT_TRUE(Parse({{"cpu", "2"}}, {{"cpu", "1"}}).ok());
   EXPECT_EQ(
@@ -183,7 +183,7 @@ TEST(DialectsTest, APodSharesOneGpuIfAnyContainerRequestsGpuMem) {
   EXPECT_FALSE(ParseRequest({.containers = {{.name = "c"}}}, {})->requests_devices());
 }
 
-TEST(DialectsTest, APodOfOnlyWholeGpusNeedNotUseOneGpu) {
+TEST(DialectsTest, ContainersWithWholeGpusMayUseDifferentGpus) {
   EXPECT_FALSE(ParseRequest({.containers = {{.name = "a", .limits = {{"nvidia.com/gpu", "1"}}},
                                             {.name = "b", .limits = {{"nvidia.com/gpu", "1"}}}}},
                             {})

@@ -15,7 +15,7 @@ std::optional<int64_t> Memory(const StringMap& variables, const std::string& uui
   return limit ? std::optional(limit->count()) : std::nullopt;
 }
 
-TEST(LimitVariablesTest, MemoryIsBytesOrHasAUnit) {
+TEST(LimitVariablesTest, MemoryIsInBytesUnlessItHasAUnit) {
   for (const auto& [text, bytes] :
        {std::pair("4096", int64_t{4096}), std::pair("512k", int64_t{512} << 10),
         std::pair("3000M", int64_t{3000} << 20), std::pair(" 3g ", int64_t{3} << 30)}) {
@@ -54,7 +54,7 @@ TEST(LimitVariablesTest, NamesAnInvalidVariable) {
   EXPECT_FALSE(ComputeLimitsOf({{"CUDA_DEVICE_SM_LIMIT", "half"}}, kTwoShares).ok());
 }
 
-TEST(LimitVariablesTest, OtherVariablesAreNoLimits) {
+TEST(LimitVariablesTest, OtherVariablesAreNotTakenForLimits) {
   EXPECT_TRUE(IsLimitVariable("CUDA_DEVICE_MEMORY_LIMIT"));
   EXPECT_TRUE(IsLimitVariable("CUDA_DEVICE_SM_LIMIT_3"));
   for (const char* name : {"CUDA_DEVICE_ORDER", "CUDA_DEVICE_MEMORY_LIMIT_x",

@@ -54,7 +54,7 @@ TEST(ModelTest, LabelsAreValidForEveryProduct) {
   EXPECT_EQ(ProductLabel(std::string(62, 'x') + "-y"), std::string(62, 'x'));
 }
 
-TEST(ModelTest, TheGpuManagerModelIsTheSecondOfMoreThanTwoWords) {
+TEST(ModelTest, TheGpuManagerModelIsTheSecondOfThreeOrMoreWords) {
   EXPECT_EQ(GpuManagerModel("Tesla M40 24GB"), "M40");
   EXPECT_EQ(GpuManagerModel("NVIDIA GeForce RTX 3090"), "GeForce");
   EXPECT_EQ(GpuManagerModel("NVIDIA A100-SXM4-80GB"), "");

@@ -36,7 +36,7 @@ TEST(JsonPatcher, KeepsIndentationOrderAndNumbers) {
             "\t\t\t\"args\": [],\n\t\t\t\"path\": \"/x\"\n\t\t}\n\t}\n}");
 }
 
-TEST(JsonPatcher, AddsMembersWithoutIndentationBesideSuchMembers) {
+TEST(JsonPatcher, AddsMembersWithoutIndentationBesideUnindentedMembers) {
   EXPECT_EQ(Patched("{\n\"a\": 1\n}\n", {kSetDefaultRuntime}),
             "{\n\"a\": 1,\n\"default-runtime\": \"nvidia\"\n}\n");
 }
@@ -58,7 +58,7 @@ TEST(JsonPatcher, KeepsBomAndCarriageReturns) {
             "\xEF\xBB\xBF{\r\n  \"a\": 1,\r\n  \"default-runtime\": \"nvidia\"\r\n}\r\n");
 }
 
-TEST(JsonPatcher, AnEditInEffectKeepsTheBytes) {
+TEST(JsonPatcher, AnEditThatChangesNothingKeepsTheBytes) {
   const std::string text = R"({"default-runtime" : "nvid\u0069a"})";
   EXPECT_EQ(Patched(text, {kSetDefaultRuntime}), text);
 }

@@ -103,7 +103,7 @@ TEST(JsonReader, AnIntegerIsAWholeNumber) {
 }
 
 // Compares Strings with reading the items one by one.
-TEST(JsonReader, StringsReadsWhatNextItemAndStringRead) {
+TEST(JsonReader, StringsReadsTheSameListAsNextItemAndString) {
   for (const std::string_view text :
        {R"([])", R"(["a"])", R"(["a","b","c"])", R"([ "a" , "b","c" ])",
         R"(["a","\u0062","c","d"])", R"(["a\"","b"])", R"(["a",)", R"(["a","b)", R"(["a","b\)",

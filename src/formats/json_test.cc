@@ -26,7 +26,7 @@ TEST(JsonTest, AnErrorNamesByteLineAndCause) {
   EXPECT_NE(status.message().find("line 3"), std::string::npos) << status.message();
 }
 
-TEST(JsonTest, RejectsTruncatedTrailingDeeplyNestedAndLargeText) {
+TEST(JsonTest, RejectsTruncatedDeeplyNestedLargeAndTrailingText) {
   EXPECT_EQ(ParseJson(R"({"a":[1,2)").status().code(), Code::kInvalidArgument);
   EXPECT_EQ(ParseJson("{} x").status().code(), Code::kInvalidArgument);
   EXPECT_EQ(ParseJson("").status().code(), Code::kInvalidArgument);

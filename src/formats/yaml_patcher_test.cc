@@ -92,7 +92,7 @@ TEST(YamlPatcher, RemovesMembersWithTheirLines) {
   EXPECT_EQ(PatchedYaml(kPodYaml, {RemoveAt({"spec", "missing"})}), kPodYaml);
 }
 
-TEST(YamlPatcher, AnEditInEffectKeepsTheBytes) {
+TEST(YamlPatcher, AnEditThatChangesNothingKeepsTheBytes) {
   EXPECT_EQ(
       PatchedYaml(kPodYaml, {SetAt({"spec", "containers", "0", "image"}, Json::String("nginx:1"))}),
       kPodYaml);

@@ -43,7 +43,7 @@ TEST(HealthTrackerTest, AnXidThatNeedsAResetStaysUntilTheRepair) {
   EXPECT_EQ(tracker.unrepaired_xid(), 48u);
 }
 
-TEST(HealthTrackerTest, AnUnknownXidNeedsQuietAndGoodPolls) {
+TEST(HealthTrackerTest, AnUnknownXidIsClearedByAQuietTimeAndGoodPolls) {
   HealthTracker tracker(kRules);
   tracker.OnXid(4242, XidEffect::kUntilQuiet, At(0));
   EXPECT_EQ(tracker.health().reason, "XID 4242");
@@ -59,7 +59,7 @@ TEST(HealthTrackerTest, AnUnknownXidNeedsQuietAndGoodPolls) {
   EXPECT_TRUE(tracker.health().ok());
 }
 
-TEST(HealthTrackerTest, AnApplicationsXidMakesAGpuSuspectButOffered) {
+TEST(HealthTrackerTest, AGpuWithAnApplicationsXidIsSuspectButStillOffered) {
   HealthTracker tracker(kRules);
   tracker.OnXid(31, XidEffect::kSuspect, At(0));
   EXPECT_EQ(tracker.health().state, State::kSuspect);
@@ -97,7 +97,7 @@ TEST(HealthTrackerTest, ARememberedXidIsRepairedIfTheDriverRequestsNoAction) {
   EXPECT_TRUE(with_actions.health().ok());
 }
 
-TEST(HealthTrackerTest, AGpuInMigModeIsUnhealthyUntilItIsOff) {
+TEST(HealthTrackerTest, AGpuIsUnhealthyUntilItsMigModeIsOff) {
   HealthTracker tracker(kRules);
   tracker.OnMigMode(true);
   EXPECT_TRUE(tracker.mig());

@@ -397,7 +397,7 @@ TEST(InventoryTest, LinksAreReadOnce) {
   EXPECT_EQ(f.driver().calls[NvmlCall::kNvLinkState], calls);
 }
 
-TEST(InventoryTest, HangingEventWaitLosesOnlyEvents) {
+TEST(InventoryTest, WhileTheEventWaitHangsOnlyEventsAreMissed) {
   InventoryFixture f(FakeDriver::WithGpus(4));
   f.driver().faults[{NvmlCall::kEventSetWait, -1}] = {};
   f.Start();

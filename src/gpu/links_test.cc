@@ -36,7 +36,7 @@ TEST_F(LinksTest, DirectLinksAreCountedWhenBothEndsAgree) {
   EXPECT_THAT(notes_, IsEmpty());
 }
 
-TEST_F(LinksTest, AsymmetricLinksGetTheWeakerCountAndANote) {
+TEST_F(LinksTest, LinksThatDifferByDirectionGetTheSmallerCountAndANote) {
   from_a_.nvlinks["0000:02:00.0"] = 12;
   from_b_.nvlinks["0000:01:00.0"] = 11;
   EXPECT_EQ(Merge().nvlinks, 11);
@@ -53,7 +53,7 @@ TEST_F(LinksTest, ThroughNvSwitchAPairHasTheSmallerNumberOfLinks) {
   EXPECT_EQ(Merge(), (device::Link{PcieLevel::kSystem, 0, false}));
 }
 
-TEST_F(LinksTest, OneEndIsEnoughForThePcieLevel) {
+TEST_F(LinksTest, OneOfTheTwoGpusIsEnoughToKnowThePcieLevel) {
   from_b_.levels.clear();
   EXPECT_EQ(Merge().pcie, PcieLevel::kSystem);
   from_a_.levels.clear();

@@ -72,7 +72,7 @@ TEST_F(ProcessReaderTest, SimultaneousRequestsShareOneQuery) {
   EXPECT_EQ(Calls(NvmlCall::kInit), 1) << "the session stays";
 }
 
-TEST_F(ProcessReaderTest, RefreshOnlyClosesTheSessionOfARemovedDriver) {
+TEST_F(ProcessReaderTest, RefreshClosesTheSessionOfARemovedDriverAndOpensNone) {
   reader_.Refresh();
   runner_.RunUntilIdle();
   EXPECT_EQ(Calls(NvmlCall::kInit), 0) << "there is no session to close";

@@ -147,7 +147,7 @@ TEST_F(JournalTest, KeepsTheWholeRecordsOfEveryPrefix) {
 }
 
 // A damaged byte loses only the record around it.
-TEST_F(JournalTest, LosesOneRecordByDamageOfAnyByte) {
+TEST_F(JournalTest, DamageOfAnyByteLosesAtMostOneRecord) {
   const Records records = {"first record", "x", "third record"};
   std::string whole = kStart;
   std::vector<size_t> ends;
@@ -183,7 +183,7 @@ TEST_F(JournalTest, LosesOneRecordByDamageOfAnyByte) {
   }
 }
 
-TEST_F(JournalTest, AddsUpDamageAndNamesTheFirstPlace) {
+TEST_F(JournalTest, CountsAllDamagedBytesAndNamesTheFirstPlace) {
   const std::string junk = "junk without a record";
   SetContent(kStart + junk + Encoded("one") + junk + Encoded("y") + "torn");
   ASSERT_TRUE(Open().ok());
@@ -260,7 +260,7 @@ TEST_F(JournalTest, ZerosAtTheEndAreNotARecordOrDamage) {
   EXPECT_EQ(recovery_.records, (Records{"one", "two"}));
 }
 
-TEST_F(JournalTest, FlushesRarelyExtendTheFile) {
+TEST_F(JournalTest, AppendsRarelyExtendTheFile) {
   auto journal = Open();
   ASSERT_TRUE(journal.ok());
   std::set<uintmax_t> sizes;
@@ -398,7 +398,7 @@ TEST_F(JournalTest, DoesNotFollowALink) {
   EXPECT_FALSE(Open().ok());
 }
 
-TEST(Crc32cTest, KnownAnswer) { EXPECT_EQ(Crc32c("123456789"), 0xe3069283u); }
+TEST(Crc32cTest, MatchesThePublishedCheckValue) { EXPECT_EQ(Crc32c("123456789"), 0xe3069283u); }
 
 }  // namespace
 }  // namespace tessera::grant

@@ -67,7 +67,7 @@ TEST(ApiErrorTest, ReadsAStatusInProtobuf) {
   EXPECT_EQ(ErrorOf({500, headers, "k8s"}).code(), Code::kInternal);
 }
 
-TEST(ApiErrorTest, BoundsRetryAfter) {
+TEST(ApiErrorTest, RetryAfterIsAtMostFiveMinutes) {
   const auto after = [](const char* value) {
     return RetryAfter({429, {{"Retry-After", value}}, ""});
   };

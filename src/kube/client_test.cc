@@ -364,7 +364,7 @@ TEST_F(ClientTest, IsDestroyedWithoutWaitingForAHangingPlugin) {
   EXPECT_LT(runner_.clock().Now() - began, seconds(4));
 }
 
-TEST_F(ClientTest, BoundsItsQueue) {
+TEST_F(ClientTest, RejectsRequestsBeyondTheLimitOfItsQueue) {
   hold_replies_ = true;
   options_.max_in_flight = 1;
   options_.max_waiting = 2;
@@ -427,7 +427,7 @@ TEST_F(ClientTest, CallsBeforeSendImmediatelyBeforeARequest) {
   EXPECT_LT(shortest, milliseconds(190));
 }
 
-TEST_F(ClientTest, ADestroyedOperationOrClientCallsNothing) {
+TEST_F(ClientTest, NoCallbackRunsAfterTheOperationOrClientIsDestroyed) {
   bool called = false;
   {
     const Operation dropped = client().Get(Node("n1"), [&](const auto&) { called = true; });

@@ -134,7 +134,7 @@ TEST_F(KeyedQueueTest, DoneMayComeAfterTheQueueIsGone) {
 }
 
 // Random histories: no key is processed concurrently, and work follows each addition.
-TEST_F(KeyedQueueTest, EveryAdditionIsFollowedByWork) {
+TEST_F(KeyedQueueTest, EveryAddedKeyIsProcessedAfterwards) {
   Random random(5);
   std::map<std::string, int> changes;
   std::map<std::string, int> seen;

@@ -90,7 +90,7 @@ TEST_F(MetadataObjectTest, AnOwnerIsSetOnce) {
   EXPECT_EQ(read.owners, std::vector{owner});
 }
 
-TEST_F(MetadataObjectTest, FinalizersAreSetOnlyOnTheSameVersion) {
+TEST_F(MetadataObjectTest, FinalizersAreSetOnlyIfTheObjectIsUnchanged) {
   EXPECT_EQ(FinalizersPatch({"a/b"}, "7").Serialize(),
             R"({"metadata":{"resourceVersion":"7","finalizers":["a/b"]}})");
 }

@@ -54,7 +54,7 @@ class LedgerPodsTest : public ::testing::Test {
   std::unique_ptr<ClusterLedger> ledger_ = ClusterLedger::Make({}, &clock_).value();
 };
 
-TEST_F(LedgerPodsTest, AHoldLastsUntilItsExtensionEnds) {
+TEST_F(LedgerPodsTest, AnAssumptionLastsUntilItsExtensionEnds) {
   ledger_->SetNode(GpuNode("n", 1));
   const kube::PodObject pod = Whole("a");
   ASSERT_TRUE(Assume(pod, 10s).ok());
@@ -139,7 +139,7 @@ TEST_F(LedgerPodsTest, EqualPartsOfPodsAndNodesAreStoredOnce) {
   EXPECT_LE(sizeof(PodEntry), 312u) << "a cluster has tens of thousands of them";
 }
 
-TEST_F(LedgerPodsTest, OtherGpusOfAnInitContainerDoNotCount) {
+TEST_F(LedgerPodsTest, GpusThatOnlyAnInitContainerUsesAreNotCounted) {
   ledger_->SetNode(GpuNode("n", 2));
   kube::PodObject pod = Whole("a");
   kube::Container init = pod.containers[0];
@@ -190,7 +190,7 @@ TEST_F(LedgerPodsTest, AQuotaAllowsANodeIfItAllowsOneOfItsGpus) {
   EXPECT_FALSE(Fits(GpuPod("d", {{names::kResourceGpuMem, "21"}})));
 }
 
-TEST_F(LedgerPodsTest, QuotaByTheLabelOfANodeCountsAllGpusOfAPod) {
+TEST_F(LedgerPodsTest, AQuotaForTheModelLabelOfANodeCountsAllGpusOfAPod) {
   kube::NodeObject node = GpuNode("n", 4);
   node.meta.labels[std::string(names::kLabelLegacyGpuModel)] = "fast";
   ledger_->SetNode(node);

@@ -207,7 +207,7 @@ TEST_F(LedgerTest, AnotherPodOfTheSameNameIsAnotherPod) {
   EXPECT_EQ(Entry(again).problem(), "");
 }
 
-TEST_F(LedgerTest, APodHoldsItsGpuWhileItIsDeletedAndNotWhenItHasEnded) {
+TEST_F(LedgerTest, ATerminatingPodHoldsItsGpuUntilItHasEnded) {
   ledger_->SetNode(GpuNode("n", 1));
   kube::PodObject pod = GpuPod("a", {{names::kResourceGpu, "1"}});
   pod = BoundPod(pod, "n", Assume(pod, "n").value().annotations);

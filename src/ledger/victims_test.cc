@@ -83,7 +83,7 @@ TEST_F(VictimsTest, PodsOfEqualPriorityAndUnboundPodsStay) {
   EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("preemptor", 10)), "unknown", {}), std::nullopt);
 }
 
-TEST_F(VictimsTest, QueryChangesNothing) {
+TEST_F(VictimsTest, SearchingVictimsLeavesTheClusterUnchanged) {
   ledger_->SetNode(GpuNode("n", 2));
   Run(Whole("low", 1));
   Run(Whole("middle", 5));
@@ -144,7 +144,7 @@ TEST_F(VictimsTest, ViolationsOfPodsWithoutGpusExcludeThoseOfPodsWithGpus) {
             2);
 }
 
-TEST_F(VictimsTest, APodThatABudgetWasChargedForDoesNotCountAgain) {
+TEST_F(VictimsTest, APodThatABudgetAlreadyCountsIsNotCountedAgain) {
   ledger_->SetNode(GpuNode("n", 1));
   Run(Whole("a", 1));
   kube::PodDisruptionBudgetObject budget{.meta = {.name = "all", .ns = "ns"},
@@ -196,7 +196,7 @@ TEST_F(VictimsTest, GpusOfANominatedPodAreNotFreeForLowerPriorities) {
   EXPECT_EQ(ledger_->Victims(MakeQuery(Whole("low", 1)), "n", {})->uids, Uids{Uid("uid-old")});
 }
 
-TEST_F(VictimsTest, ANominationEndsWithThePodItsBindingOrAnotherNode) {
+TEST_F(VictimsTest, ANominationEndsWithThePodItsBindingOrAnotherNomination) {
   ledger_->SetNode(GpuNode("n", 1));
   const kube::PodObject high = Whole("high", 100);
   Nominate(high, "n");
@@ -242,7 +242,7 @@ TEST_F(VictimsTest, NamesTheNominatedPodOfTheHighestPriority) {
   EXPECT_THAT(WhyUnfit(Whole("low", 1)), HasSubstr("ns/b-high of priority 100"));
 }
 
-TEST_F(VictimsTest, NominatedPodReservesNothingWherePodsOfItsPriorityStay) {
+TEST_F(VictimsTest, ANominatedPodReservesNothingBesidePodsOfItsPriority) {
   ledger_->SetNode(GpuNode("n", 2));
   Run(Whole("equal", 10));
   Nominate(Whole("nominated", 10, 2), "n");

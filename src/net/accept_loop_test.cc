@@ -70,7 +70,7 @@ TEST_F(AcceptLoopTest, APauseByTheOwnerOutlastsALackOfDescriptors) {
   EXPECT_EQ(accepted_.size(), 1u);
 }
 
-TEST_F(AcceptLoopTest, WhilePausedConnectionsWait) {
+TEST_F(AcceptLoopTest, ConnectionsWaitWhileTheLoopIsPaused) {
   loop_.Pause();
   const Result<Fd> client = ConnectUnix(path_);
   ASSERT_TRUE(client.ok());

@@ -106,7 +106,7 @@ TEST_F(BodyStreamTest, TheConnectionServesAnotherRequestAfterTheStream) {
   EXPECT_TRUE(runner_.RunUntil([&] { return closed_ == 1; }));
 }
 
-TEST_F(BodyStreamTest, AnHttp10ClientGetsAPlainBodyUntilTheEnd) {
+TEST_F(BodyStreamTest, AnHttp10ClientGetsTheBodyWithoutChunks) {
   Start();
   RawClient client = Dial();
   client.Send("GET /events HTTP/1.0\r\n\r\n");

@@ -93,7 +93,7 @@ class ConnectorTest : public ::testing::Test {
 
 void Hang(int fd) { RawServer::ReadHeader(fd); }
 
-TEST_F(ConnectorTest, ADeadAddressCostsAQuarterOfASecond) {
+TEST_F(ConnectorTest, TheNextAddressIsTriedAfterAQuarterOfASecond) {
   const DeadAddress dead("127.0.0.2");
   RawServer server(Hang);
   const Outcome outcome =

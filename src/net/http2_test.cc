@@ -76,7 +76,7 @@ TEST_F(Http2Test, CurlChoosesHttp2AndGetsTheResponse) {
   EXPECT_THAT(Curl("--head {url}/"), StartsWith("HTTP/2 200"));
 }
 
-TEST_F(Http2Test, CookiesOfOneRequestAreOneField) {
+TEST_F(Http2Test, CookieFieldsOfOneRequestAreJoined) {
   Start([](const Request& request, const HttpServer::Reply& reply) {
     reply(TextResponse(200, std::string(request.headers.Get("Cookie"))));
   });

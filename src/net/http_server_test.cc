@@ -59,7 +59,7 @@ class HttpServerTest : public ::testing::Test {
   std::unique_ptr<HttpServer> server_;
 };
 
-TEST_F(HttpServerTest, AnswersAndClosesOnRequest) {
+TEST_F(HttpServerTest, AnswersAndClosesTheConnectionIfTheClientRequestsIt) {
   Start();
   const std::string answer =
       SendAndReceiveAll("GET /metrics HTTP/1.1\r\nConnection: close\r\n\r\n");

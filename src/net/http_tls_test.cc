@@ -218,7 +218,7 @@ TEST_F(HttpTlsTest, NamesAnInvalidBundle) {
   EXPECT_EQ(GetWith({.ca = {.text = "no pem"}}).status().code(), Code::kInvalidArgument);
 }
 
-TEST_F(HttpTlsTest, DistinguishesAnUnreadableKeyFromAnotherKey) {
+TEST_F(HttpTlsTest, DistinguishesAnUnreadableKeyFromTheKeyOfAnotherPair) {
   const TestCa::Pair pair = ca_.Issue("agent", {});
   const auto error_of = [&](const std::string& key) {
     return CheckClientPair({.text = pair.certificate}, {.text = key}).message();
