@@ -198,7 +198,7 @@ TEST_F(StateTest, ASlowListenerGetsTheNewestEventsInOrder) {
   EXPECT_EQ(previous, kMaxEvents + 50);
 }
 
-TEST_F(StateTest, AFaultSkipsItsFirstCallsAndThenAppliesItsTimes) {
+TEST_F(StateTest, AFaultSkipsItsFirstCallsAndThenAppliesAFixedNumberOfTimes) {
   ASSERT_EQ(state_.AddFault("nvmlDeviceGetName", 1, 15, false, /*skipped_calls=*/1, /*times=*/2),
             0);
   EXPECT_EQ(state_.CheckFault("nvmlDeviceGetName", 0), 0u);

@@ -269,7 +269,7 @@ TEST(ArbiterTest, ShortProcessesDoNotCorrectTheMeter) {
   }
 }
 
-TEST(ArbiterTest, CorrectsTheMeterSeparatelyAloneAndBesideOthers) {
+TEST(ArbiterTest, CorrectsTheMeterSeparatelyForAContainerAloneAndBesideOthers) {
   Arbiter arbiter;
   arbiter.Set(1, {.request = 0.3, .limit = 0.3});
   arbiter.Set(2, {.request = 0.7, .limit = 0.7});

@@ -133,7 +133,7 @@ TEST_F(DeviceLaunchesTest, TheDriverRefusesInvalidLaunchesAtOnce) {
   }));
 }
 
-TEST_F(DeviceLaunchesTest, ThreadsLaunchInBothOrders) {
+TEST_F(DeviceLaunchesTest, ThreadsThatNameTheDevicesInOppositeOrdersDoNotDeadlock) {
   LimitedNode node({100 * kMiB, 100 * kMiB});
   node.SetCompute(0, 0.9);
   node.SetCompute(1, 0.9);

@@ -231,7 +231,7 @@ TEST(ComputeModelTest, ProgramsThatExchangeTheirLongKernelsKeepTheSmallerShare) 
 }
 
 // A known fault (docs/concepts/isolation.md): the wait for the turn counts as work.
-TEST(ComputeModelTest, EarlyStampsOfEventsMoveSharesForSeconds) {
+TEST(ComputeModelTest, EarlyEventTimestampsShiftSharesForAFewSeconds) {
   for (const double length : {20 * kUs, 100 * kUs, 1 * kMs}) {
     SharedGpu gpu({.tenants = {HardLimit(0.3, Steady(length)), HardLimit(0.7, Steady(length))},
                    .gpu = {.early_stamps = true},
@@ -321,7 +321,7 @@ TEST(ComputeModelTest, AProgramThatCannotUseItsShareDoesNotStarveOthers) {
 }
 
 // After its pause, the program must repay the GPU time that it used beyond its share.
-TEST(ComputeModelTest, APauseDoesNotEndADebt) {
+TEST(ComputeModelTest, APauseDoesNotCancelTheDebtOfAProgram) {
   const Load pauses{.kernels = {{20 * kMs}}, .burst = 1 * kMs, .think = 2 * kMs};
   Expect("10 by kernels of 20 ms and pauses",
          {.tenants = {Weighted(1, pauses), Weighted(9, Steady(100 * kUs))}}, {10, 89.5});

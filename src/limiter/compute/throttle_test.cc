@@ -133,7 +133,7 @@ TEST_F(ThrottleTest, ProcessesOfTheContainerShareOneLimit) {
   EXPECT_LE(node.compute(0).charge.charged, 300 * kMillisecond);
 }
 
-TEST_F(ThrottleTest, AContextEndsWithWorkInFlight) {
+TEST_F(ThrottleTest, AContextCanBeDestroyedWithWorkInFlight) {
   LimitedNode node({100 * kMiB});
   node.SetCompute(0, 0.9);
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {

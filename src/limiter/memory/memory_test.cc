@@ -45,7 +45,7 @@ TEST_F(LimiterTest, AllocatesUpToTheLimitAndThenIsOutOfMemory) {
   EXPECT_EQ(node.usage(0).peak, 100 * kMiB);
 }
 
-TEST_F(LimiterTest, ViewsShowTheShare) {
+TEST_F(LimiterTest, MemoryQueriesShowTheShare) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     MakeContext(cuda);

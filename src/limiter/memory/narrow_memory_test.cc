@@ -68,7 +68,7 @@ TEST_P(NarrowMemoryTest, AllocatesUpToTheLimitAndThenIsOutOfMemory) {
   }));
 }
 
-TEST_P(NarrowMemoryTest, ViewsShowTheShare) {
+TEST_P(NarrowMemoryTest, MemoryQueriesShowTheShare) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     const Lookup lookup{cuda, GetParam()};

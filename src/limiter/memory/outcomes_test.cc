@@ -150,7 +150,7 @@ TEST_P(OutcomesTest, MemoryCountsUntilItIsFreed) {
   }));
 }
 
-TEST_P(OutcomesTest, TheLimitRefusesWithoutACharge) {
+TEST_P(OutcomesTest, ARefusedAllocationIsNotCharged) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     MakeContext(cuda);

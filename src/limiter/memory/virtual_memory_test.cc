@@ -265,7 +265,7 @@ class Importer {
   Fd to_;
 };
 
-TEST_F(LimitedVirtualMemoryTest, APieceOfSeveralProcessesCountsOnce) {
+TEST_F(LimitedVirtualMemoryTest, APieceThatSeveralProcessesShareIsCountedOnce) {
   LimitedNode node({4 * kBlock});
   Exporter exporter(&node);
   EXPECT_EQ(node.Held(0), 3 * kBlock);

@@ -79,7 +79,7 @@ TEST_F(LimitedNvmlTest, ReportsTheLimitAsTotalAndTheHeldBytesAsUsedMemory) {
   }));
 }
 
-TEST_F(LimitedNvmlTest, WorksWithoutUsageAndWithoutLimits) {
+TEST_F(LimitedNvmlTest, WorksWithoutAUsageFileAndWithoutALimitsFile) {
   LimitedNode node({100 * kMiB});
   std::filesystem::remove("/run/tessera/usage/usage");
   EXPECT_TRUE(node.Run([&](const CudaLibrary&) {

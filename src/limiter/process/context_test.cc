@@ -62,7 +62,7 @@ TEST_F(ContextMemoryTest, AContextThatExceedsTheLimitIsDestroyed) {
   }));
 }
 
-TEST_F(ContextMemoryTest, TheLastContextIsFreeOfChargeWhicheverEndsFirst) {
+TEST_F(ContextMemoryTest, TheLastRemainingContextIsNotChargedWhicheverEndsFirst) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     Context first = nullptr, second = nullptr;

@@ -273,7 +273,7 @@ TEST_F(LimiterTest, ALaterCuInitSucceedsWhenDescriptorsAreFreeAgain) {
       << log;
 }
 
-TEST_F(LimiterTest, ALimitOfFileSizeDoesNotEndTheProcess) {
+TEST_F(LimiterTest, AFileSizeLimitDoesNotKillTheProcess) {
   LimitedNode node({100 * kMiB});
   std::filesystem::remove("/run/tessera/usage/usage");
   ::testing::internal::CaptureStderr();
@@ -510,7 +510,7 @@ TEST_F(LimiterTest, ManyProcessesAtTheLimitNeverHoldMoreOnTheDevice) {
 }
 
 // TESSERA_LIMITER_KILLS sets the number of killed processes.
-TEST_F(LimiterTest, NothingIsLostWhenProcessesAreKilledAtAnyPoint) {
+TEST_F(LimiterTest, NoMemoryStaysChargedWhenProcessesAreKilledAtAnyPoint) {
   const char* wanted = std::getenv("TESSERA_LIMITER_KILLS");
   const int kills = wanted != nullptr ? std::atoi(wanted) : 200;
   LimitedNode node({100 * kMiB});

@@ -55,7 +55,7 @@ TEST(MemoryBudgetTest, GrantsExactlyTheLimit) {
   EXPECT_EQ(budget.HeldBytes(0), kLimit - 1);
 }
 
-TEST(MemoryBudgetTest, ThreeStepsHoldWhatOneStepHolds) {
+TEST(MemoryBudgetTest, AReservationInThreeStepsHoldsTheSameAsOneStep) {
   Region region(1);
   MemoryBudget& budget = *region.budgets[0];
   for (const bool at_once : {false, true}) {
@@ -151,7 +151,7 @@ TEST(MemoryBudgetTest, RacingProcessesNeverHoldMoreThanTheLimitAtAnyInstant) {
 }
 
 // Any two reservations fit together, so none may be refused, however they race.
-TEST(MemoryBudgetTest, NoReservationThatFitsIsRefusedBecauseOthersRace) {
+TEST(MemoryBudgetTest, AReservationThatFitsIsNotRefusedBecauseOfARace) {
   constexpr int kThreads = 4;
   Region region(kThreads);
   std::atomic<int> refused{0};

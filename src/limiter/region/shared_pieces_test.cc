@@ -107,7 +107,7 @@ TEST_F(SharedPiecesTest, ADeadProcessLeavesAllPieces) {
 }
 
 // One process holds the piece all the time, so the device holds its bytes at every instant.
-TEST_F(SharedPiecesTest, NoSumIsTooSmallWhileAProcessJoinsAndLeaves) {
+TEST_F(SharedPiecesTest, TheSumIsNeverTooSmallWhileAProcessJoinsAndLeaves) {
   members_[0].Join(7);
   std::atomic<bool> runs{true};
   std::thread other([&] {

@@ -143,7 +143,7 @@ TEST_F(SlotsTest, AChildDoesNotKeepTheSlotOfItsDeadParent) {
   ::kill(child, SIGKILL);
 }
 
-TEST_F(SlotsTest, AFileThatIsMissingOfAnotherKindOrTooShortIsRejected) {
+TEST_F(SlotsTest, AMissingForeignOrTruncatedFileIsRejected) {
   Usage* usage = nullptr;
   uint32_t slot = 0;
   std::ofstream(dir_.path() + "/usage", std::ios::binary | std::ios::in | std::ios::out)

@@ -50,7 +50,7 @@ class MomentTest : public ::testing::Test {
   MemoryBudget budget_;
 };
 
-TEST_F(MomentTest, AChargeEndsOnceAndNotWithAnOlderObjectOfItsHandle) {
+TEST_F(MomentTest, AChargeEndsOnceAndNotWithAnOlderObjectWithTheSameHandle) {
   Charges charges;
   Contexts::Info context;
   context.id = 1, context.gpu = 0;
@@ -67,7 +67,7 @@ TEST_F(MomentTest, AChargeEndsOnceAndNotWithAnOlderObjectOfItsHandle) {
 }
 
 // A call that has destroyed an object ends after the driver has given its handle to a new object.
-TEST_F(MomentTest, ALibraryThatIsYoungerThanTheCallStays) {
+TEST_F(MomentTest, ALibraryLoadedAfterTheCallBeganIsNotRemoved) {
   Libraries libraries;
   Libraries::LoadedLibrary found;
   EXPECT_TRUE(libraries.Add(kHandle, {libraries.NewId(), kBytes}, &found));
@@ -77,7 +77,7 @@ TEST_F(MomentTest, ALibraryThatIsYoungerThanTheCallStays) {
   EXPECT_TRUE(libraries.Remove(kHandle, NextMoment(), &found));
 }
 
-TEST_F(MomentTest, AContextThatIsYoungerThanTheCallStays) {
+TEST_F(MomentTest, AContextCreatedAfterTheCallBeganIsNotRemoved) {
   static Contexts contexts;
   Contexts::Info found;
   bool is_new = false;

@@ -152,7 +152,7 @@ TEST_F(MigTest, AUuidFindsItsDeviceAndPassesToANewInstanceInItsPlace) {
   EXPECT_EQ(Uuid(Mig(0)), uuid);
 }
 
-TEST_F(MigTest, InstancesAndModesInUseDoNotChange) {
+TEST_F(MigTest, InstancesAndMigModeInUseCannotBeChanged) {
   const GpuInstance instance = Create(k1g);
   const ComputeInstance compute = CreateCompute(instance, 0);
   EXPECT_EQ(NVML(nvmlGpuInstanceDestroy)(instance), Return::kInUse);

@@ -304,7 +304,7 @@ TEST_F(NvmlTest, EachFieldHasItsOwnResult) {
   EXPECT_EQ(fields[2].value.ui, 12u);
 }
 
-TEST_F(NvmlTest, MigIsSupportedAndOff) {
+TEST_F(NvmlTest, MigIsSupportedAndIsOffByDefault) {
   Init();
   unsigned current = 9;
   unsigned pending = 9;

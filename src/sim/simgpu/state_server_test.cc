@@ -83,7 +83,7 @@ TEST_F(StateServerTest, AClientThatReadsNothingDelaysNoOtherClient) {
   EXPECT_EQ(state.Open(socket_), 0);
 }
 
-TEST_F(StateServerTest, OneProcessServesANode) {
+TEST_F(StateServerTest, OnlyOneProcessServesANode) {
   EXPECT_EQ(ServeState(node_.driver_root(), stop_read_).code(), Code::kAlreadyExists);
   State state;
   EXPECT_EQ(state.Open(socket_), 0);

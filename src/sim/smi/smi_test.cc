@@ -50,7 +50,7 @@ TEST_F(SmiTest, ListsGpusWithTheirUuids) {
                                       "GPU-12345678-1234-1234-1234-123456780000)\nGPU 1: "));
 }
 
-TEST_F(SmiTest, TableHasLinesOfOneLengthAndTheProcesses) {
+TEST_F(SmiTest, TheTableHasLinesOfEqualLengthAndListsProcesses) {
   const nvml::GpuUser user(node_.state().dir(), 1, 1234ULL << 20);
   const Output output = RunSmi("");
   EXPECT_EQ(output.code, 0);
@@ -325,7 +325,7 @@ TEST(SmiOptionsTest, RefusesALoopIntervalOfMoreThanADay) {
   EXPECT_FALSE(ParseOptions({"-lms", "86400001"}, &options, &error));
 }
 
-TEST(SmiLogTest, ANodeWithoutLabelIsOnlyInTheXml) {
+TEST(SmiLogTest, ALogEntryWithoutALabelIsOnlyInTheXml) {
   LogNode node = {"", "retired", "", true, {}};
   node.Add("", "count", "3");
   std::string text;
@@ -335,7 +335,7 @@ TEST(SmiLogTest, ANodeWithoutLabelIsOnlyInTheXml) {
   EXPECT_EQ(text, "<retired>\n\t<count>3</count>\n</retired>\n");
 }
 
-TEST(SmiLogTest, TextAlignsAndXmlEscapes) {
+TEST(SmiLogTest, TextIsAlignedAndXmlIsEscaped) {
   std::string text;
   AppendText({"Name", "name", "a<b"}, 1, &text);
   EXPECT_EQ(text, "    Name                                  : a<b\n");

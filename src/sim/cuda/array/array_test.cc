@@ -94,7 +94,7 @@ TEST_F(ArrayTest, DescriptorsCanBeRead) {
   EXPECT_EQ(CU(*cuda_, cuArray3DGetDescriptor_v2)(&full, array), Result::kInvalidHandle);
 }
 
-TEST_F(ArrayTest, CopiesReachRowsAndBytes) {
+TEST_F(ArrayTest, RowsAndBytesOfAnArrayAreCopied) {
   constexpr size_t kWidth = 100, kHeight = 50;
   const Array array = Create({.width = kWidth, .height = kHeight, .format = 1, .channels = 1});
   std::vector<char> data(kWidth * kHeight), back(10 * 20);

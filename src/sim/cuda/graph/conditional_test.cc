@@ -113,7 +113,7 @@ TEST_F(ConditionalTest, TheDefaultValueDecidesWhichBodyRuns) {
             0);
 }
 
-TEST_F(ConditionalTest, AnOlderDriverHasNoSwitchAndNoSecondBody) {
+TEST_F(ConditionalTest, AnOlderDriverHasNoSwitchNodeAndNoElseBody) {
   EXPECT_EQ(InProcess(kNodeOfCuda124,
                       [](const CudaLibrary& cuda) {
                         EXPECT_EQ(ValueWrittenByNode(cuda, ConditionalType::kIf, 1, 1), 10u);

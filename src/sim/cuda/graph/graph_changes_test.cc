@@ -104,7 +104,7 @@ TEST_F(GraphChangesTest, ParametersOfAnyTypeMakeTheSameNodes) {
   EXPECT_EQ(ReadY(), 9.0f);
 }
 
-TEST_F(GraphChangesTest, MemoryNodesByParametersHaveAnAddress) {
+TEST_F(GraphChangesTest, MemoryNodesAddedByParametersReturnAnAddress) {
   GraphNodeParameters parameters{.type = GraphNodeType::kMemAlloc};
   parameters.alloc = {.pool = {.alloc_type = 1, .location = {kLocationDevice, 0}}, .bytes = 4096};
   GraphNode alloc = nullptr;

@@ -129,7 +129,7 @@ TEST_F(GraphTest, UnsafeCallsAreForbiddenDuringACapture) {
   EXPECT_OK(CU(*cuda_, cuMemFreeHost)(host));
 }
 
-TEST_F(GraphTest, OnlyARelaxedCaptureEndsInAnotherThread) {
+TEST_F(GraphTest, OnlyARelaxedCaptureCanBeEndedByAnotherThread) {
   for (const int mode : {0, 1, 2}) {
     Graph graph = nullptr;
     Result ended = Result::kUnknown;

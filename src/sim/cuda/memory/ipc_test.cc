@@ -434,7 +434,7 @@ TEST_F(IpcEventTest, EachProcessWaitsForRecordsOfTheOther) {
   ExpectSuccess(opener);
 }
 
-TEST_F(IpcEventTest, ARecordOfAProcessThatDiesIsDone) {
+TEST_F(IpcEventTest, AnEventRecordedByADeadProcessIsComplete) {
   const pid_t exporter = Start([&](const CudaLibrary& cuda) {
     const Event event = Create(cuda);
     Receive<char>(to_exporter_);

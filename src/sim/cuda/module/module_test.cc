@@ -48,7 +48,7 @@ TEST_F(ModuleTest, VariablesBeginWithTheirValuesAndCanBeWritten) {
   EXPECT_OK(CU(*cuda_, cuModuleUnload)(module));
 }
 
-TEST_F(ModuleTest, EitherResultOfALookupMayBeNull) {
+TEST_F(ModuleTest, EitherResultPointerOfALookupMayBeNull) {
   const Module module = Load();
   DevicePtr pointer = 0;
   size_t bytes = 0;
@@ -215,7 +215,7 @@ TEST_F(ModuleTest, AnImageLinkedFromOtherPiecesAcceptsEveryName) {
   EXPECT_OK(CU(*cuda_, cuLinkDestroy)(link));
 }
 
-TEST_F(ModuleTest, AFunctionKeepsTheStateOfOldLaunches) {
+TEST_F(ModuleTest, AFunctionKeepsItsParametersForTheOldLaunchFunctions) {
   constexpr char kFill[] =
       ".version 7.0\n.target sm_70\n"
       ".entry fill(.param .u64 out, .param .f32 value, .param .u32 n) { ret; }\n";
