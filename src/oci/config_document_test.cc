@@ -64,7 +64,7 @@ TEST(ConfigDocument, DeviceAndRuleAreAddedOnce) {
             "[44]");
 }
 
-TEST(ConfigDocument, WrongKindsAreErrorsThatNameTheMember) {
+TEST(ConfigDocument, AMemberOfTheWrongTypeIsAnErrorThatNamesIt) {
   auto document = ConfigDocument::Parse(R"({"mounts":{},"linux":7,"process":{"env":"x"}})", "/b");
   ASSERT_TRUE(document.ok());
   EXPECT_THAT(document->AddMount({"/x", "", "", {}}).message(), HasSubstr("\"mounts\""));
@@ -165,7 +165,7 @@ TEST(ConfigDocument, TheRootIsAbsoluteOrInTheBundle) {
   EXPECT_FALSE(ConfigDocument::Parse(R"({"root":{"readonly":"yes"}})", "/b")->IsRootReadOnly());
 }
 
-TEST(ConfigDocument, AnnotationsAreTextAndFoundByPrefixButForExceptions) {
+TEST(ConfigDocument, ReadsTextAnnotationsAndFindsThemByPrefixWithExceptions) {
   const auto document =
       *ConfigDocument::Parse(R"({"annotations":{"a.x":"1","a.y":"","n":3}})", "/b");
   EXPECT_EQ(document.Annotation("a.x"), "1");

@@ -60,7 +60,7 @@ TEST_F(DriverRoot, FindsVersionLibrariesAndPrograms) {
   EXPECT_EQ(files.binaries[0].name, "nvidia-smi");
 }
 
-TEST_F(DriverRoot, ReturnsOnlyFilesOfTheCapabilities) {
+TEST_F(DriverRoot, ReturnsOnlyFilesOfTheRequestedCapabilities) {
   MakeDriver();
   const DriverFiles files = FindDriver(dir_.path(), kUtility).value();
   ASSERT_EQ(files.libraries.size(), 1u);
@@ -185,7 +185,7 @@ TEST_F(DriverRoot, WithoutADriverTheErrorListsTheDirs) {
   EXPECT_THAT(FindDriver("/nowhere", kCompute).status().message(), HasSubstr("/nowhere"));
 }
 
-TEST_F(DriverRoot, ADamagedLibcudaIsAnErrorAndAnotherLibraryANote) {
+TEST_F(DriverRoot, ADamagedLibcudaIsAnErrorAndOtherDamagedLibrariesAreNotes) {
   MakeDriver();
   const std::string dir = path("usr/lib/x86_64-linux-gnu/");
   ASSERT_TRUE(
@@ -300,7 +300,7 @@ TEST_F(Elf, ASonameMayBeLong) {
   EXPECT_EQ(Read(MakeLibrary(soname)).value().soname, soname);
 }
 
-TEST_F(Elf, StringsMayStartAtTheStartOfTheirSegmentOnly) {
+TEST_F(Elf, TheStringTableMustBeginInsideItsSegment) {
   const std::string data = MakeLibrary("libcuda.so.1");
   const size_t strings = data.find("libcuda.so.1") - 1;
   const auto read = [&](size_t begin, size_t end) {
@@ -315,7 +315,7 @@ TEST_F(Elf, StringsMayStartAtTheStartOfTheirSegmentOnly) {
   EXPECT_THAT(read(0, strings).status().message(), HasSubstr("in no segment"));
 }
 
-TEST_F(DriverRoot, VideoIsCompleteOrRejectedExceptForAll) {
+TEST_F(DriverRoot, IncompleteVideoIsRejectedUnlessAllCapabilitiesAreRequested) {
   MakeDriver();
   const auto find = [&](std::string_view words) {
     return FindDriver(dir_.path(), ParseCapabilities(words).value());
@@ -343,7 +343,7 @@ TEST_F(DriverRoot, VideoIsCompleteOrRejectedExceptForAll) {
   }
 }
 
-TEST_F(Elf, StringsAreInALoadedSegment) {
+TEST_F(Elf, TheStringTableMustBeInALoadedSegment) {
   const auto other =
       Read(WithSegment(0, [](Elf64_Phdr* segment, size_t) { segment->p_type = PT_NOTE; }));
   EXPECT_THAT(other.status().message(), HasSubstr("in no segment"));

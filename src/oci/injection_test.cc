@@ -26,7 +26,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TEST_F(InjectionTest, DriverFilesGoIntoATmpfsAtDevElseAtRun) {
+TEST_F(InjectionTest, DriverFilesGoIntoATmpfsAtDevOrOtherwiseAtRun) {
   EXPECT_EQ(DriverDirFor(PrivateDev()).value(), "/dev/tessera");
   EXPECT_EQ(DriverDirFor({{"/dev/", "tmpfs", "x"}, {"/run", "tmpfs", "x"}}).value(),
             "/dev/tessera");
@@ -107,7 +107,7 @@ TEST_F(InjectionTest, TheLinkersFilesAreWrittenIntoAWritableRoot) {
               HasSubstr("\n/dev/tessera/lib\n"));
 }
 
-TEST_F(InjectionTest, EntriesOfAnEarlierDriverLeaveTheCache) {
+TEST_F(InjectionTest, EntriesOfAnEarlierDriverAreRemovedFromTheCache) {
   AddImageCache();
   LdCache cache;
   for (const char* old :
@@ -168,7 +168,7 @@ TEST_F(InjectionTest, WithoutAUsableCacheLibrariesAreFoundThroughTheEnvironment)
   EXPECT_TRUE(by_environment(PrivateDev())) << "the image has no ld.so.conf.d";
 }
 
-TEST_F(InjectionTest, LdSoConfMayNameItsDirInBothWays) {
+TEST_F(InjectionTest, LdSoConfMayNameItsDirByARelativeOrAnAbsolutePath) {
   for (const char* conf :
        {"include ld.so.conf.d/*.conf\n", "\tinclude\t/etc/ld.so.conf.d/*.conf # all\n"}) {
     AddImageCache(conf);
@@ -247,7 +247,7 @@ TEST_F(InjectionTest, ProgramsAndLinksComeWithTheLibraries) {
   EXPECT_FALSE(document.env().Get("XDG_DATA_DIRS").has_value());
 }
 
-TEST_F(InjectionTest, SocketsOfTheDriverNeedAPrivateDir) {
+TEST_F(InjectionTest, SocketsOfTheDriverAreMountedOnlyIntoAPrivateDir) {
   injection_.driver.sockets = {{path("socket"), "/run/nvidia-persistenced/socket"}};
   EXPECT_THAT(Destinations(Injected(Document(PrivateDev()))),
               Not(Contains("/run/nvidia-persistenced/socket")));
@@ -333,7 +333,7 @@ TEST_F(InjectionTest, ALimitedContainerGetsTheLimiterInPlaceOfTheDriversLibrarie
   EXPECT_EQ(mounts["/run/tessera/limits"].source, path("limits"));
 }
 
-TEST_F(InjectionTest, ASharedTreeIsOneMount) {
+TEST_F(InjectionTest, TheDriverFilesOfASharedTreeAreOneMount) {
   // The namespace ends with the process.
   if (::unshare(CLONE_NEWNS) != 0 ||
       ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
@@ -380,7 +380,7 @@ TEST_F(InjectionTest, TreesWithAndWithoutTheLimiterAreKeptSideBySide) {
   EXPECT_TRUE(DropSharedTrees(path("trees")).ok());
 }
 
-TEST_F(InjectionTest, TheKernelsLimitIsSetOnlyWhereThereIsOne) {
+TEST_F(InjectionTest, TheMemoryLimitOfTheKernelIsSetOnlyIfThereIsOne) {
   const auto unified = [](const ConfigDocument& document) {
     const Json* resources = document.json().Find("linux")->Find("resources");
     const Json* found = resources == nullptr ? nullptr : resources->Find("unified");

@@ -174,7 +174,7 @@ TEST(LdCache, EntriesOfUnknownHwcapsAreNotWritten) {
   EXPECT_EQ(ParseLdCache(WriteLdCache(cache)).value().entries.size(), cache.entries.size() - 1);
 }
 
-TEST(LdCacheNames, RunsOfDigitsAreNumbersFromZeroToNine) {
+TEST(LdCacheNames, DigitsInNamesAreComparedAsNumbers) {
   EXPECT_LT(CompareLibraryNames("libx.so.9", "libx.so.10"), 0);
   EXPECT_LT(CompareLibraryNames("libx.so.19", "libx.so.20"), 0);
   EXPECT_GT(CompareLibraryNames("libx.so.100", "libx.so.99"), 0);

@@ -153,7 +153,7 @@ TEST_F(LibraryLinksTest, NoLinkIsMadeBelowAMount) {
   EXPECT_THAT(Files(kDir), ::testing::IsEmpty());
 }
 
-TEST_F(LibraryLinksTest, ARootThatCannotBeWrittenIsNoError) {
+TEST_F(LibraryLinksTest, LinksAreSkippedWithoutAnErrorInAReadOnlyRoot) {
   if (::unshare(CLONE_NEWNS) != 0 ||
       ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
     GTEST_SKIP() << "mounts need root";

@@ -81,7 +81,7 @@ class SharedTree : public ::testing::Test {
   std::string version_;
 };
 
-TEST_F(SharedTree, DroppedTreesLeaveNothingAndContainersKeepTheirs) {
+TEST_F(SharedTree, DroppedTreesLeaveNoMountsAndContainersKeepTheirFiles) {
   EXPECT_EQ(DropSharedTrees(path("trees")).value(), 0u) << "no tree exists yet";
   const std::string tree = Share().value();
   fs::create_directory(path("container"));
@@ -172,7 +172,7 @@ TEST_F(SharedTree, AReplacedDriverGetsANewTreeAndTheOldTreeIsRemoved) {
   EXPECT_EQ(Mounts(), mounts);
 }
 
-TEST_F(SharedTree, ALibraryOfAnotherVersionIsKnownByItsLink) {
+TEST_F(SharedTree, AnotherVersionOfALibraryGetsANewTree) {
   const std::string old = Share().value();
   // The program stays the same file.
   ASSERT_TRUE(WriteFileAtomically(path("driver/libx.so.2.0"), "x2.0", 0644).ok());

@@ -311,7 +311,7 @@ TEST_F(ControllerTest, ANewTermContinuesWhereTheLastOneEnded) {
 
 // The first controller ends after its first write, in the next iteration after its second, and so
 // on. A second controller must always reach the same objects.
-TEST_F(ControllerTest, AnInstallationThatEndsAfterAnyWriteIsFinishedByTheNextTerm) {
+TEST_F(ControllerTest, AnInstallationInterruptedAfterAnyWriteIsFinishedByTheNextTerm) {
   int writes = 0;
   for (bool ends = true; ends;) {
     for (const auto* name : {"a1", "b1", "b2"}) server_.Remove(std::string(kMaps) + name);
@@ -326,7 +326,7 @@ TEST_F(ControllerTest, AnInstallationThatEndsAfterAnyWriteIsFinishedByTheNextTer
   EXPECT_GE(writes, 4) << "three objects and a status";
 }
 
-TEST_F(ControllerTest, ARemovalThatEndsAfterAnyWriteIsFinishedByTheNextTerm) {
+TEST_F(ControllerTest, ARemovalInterruptedAfterAnyWriteIsFinishedByTheNextTerm) {
   const kube::ObjectRef ref{{"tessera.dev", "v1alpha1", "tesseras", false}, "tessera", "", ""};
   int writes = 0;
   for (bool ends = true; ends;) {

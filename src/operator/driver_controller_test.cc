@@ -417,7 +417,7 @@ TEST_F(DriverControllerTest, AllPagesOfThePodsOfANodeAreRead) {
   EXPECT_EQ(DriverOn("a"), kOldDriver) << "pod job uses it";
 }
 
-TEST_F(DriverControllerTest, AnErrorOfPodsEndsWithTheLastReadOfPods) {
+TEST_F(DriverControllerTest, APodReadErrorEndsWhenNoPodsNeedToBeRead) {
   AddNode("a", Reaction::kWorks);
   InstallOldDriver();
   AddGpuPod("job", "a");

@@ -26,7 +26,7 @@ class DriverDaemonSetServerTest : public kube::testing::RealApiServerTest {
   }
 };
 
-TEST_F(DriverDaemonSetServerTest, AcceptsEveryForm) {
+TEST_F(DriverDaemonSetServerTest, AcceptsEveryFormOfTheDaemonSet) {
   DriverSpec plain{.ns = "default", .version = "550.163.01"};
   DriverSpec full = plain;
   full.kernel_module = KernelModule::kOpen;

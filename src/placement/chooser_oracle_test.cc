@@ -108,11 +108,11 @@ void CompareWith(const std::string& name) {
               file->Find("queries")->items().size());
 }
 
-TEST(ChooserOracleTest, NeverWorseThanNvidiaOnNvLinkPairs) {
+TEST(ChooserOracleTest, IsNeverWorseThanNvidiaOnNvLinkPairs) {
   CompareWith("nvlink-pairs-preferred.json");
 }
 
-TEST(ChooserOracleTest, NeverWorseThanNvidiaOnNvLinkQuads) {
+TEST(ChooserOracleTest, IsNeverWorseThanNvidiaOnNvLinkQuads) {
   CompareWith("nvlink-quads-preferred.json");
 }
 

@@ -88,7 +88,7 @@ TEST(ChooserTest, TwoOfEightAreAnNvLinkPair) {
   EXPECT_THAT(Choose(chooser, 0b11011010, 0, 2), ElementsAre(6, 7));
 }
 
-TEST(ChooserTest, OneGpuIsTakenWhereNoPairBreaks) {
+TEST(ChooserTest, OneGpuIsTakenWhereItBreaksNoPair) {
   const Chooser chooser(testing::NvLinkPairs(8));
   EXPECT_THAT(Choose(chooser, 0b11111101, 0, 1), ElementsAre(0));
   EXPECT_THAT(Choose(chooser, 0b10111111, 0, 1), ElementsAre(7));

@@ -208,7 +208,7 @@ TEST(ClusterTest, UnusedShapesAreReplacedAndUsedShapesStay) {
   EXPECT_EQ(*cluster.Intern(MakeDemand(1, 123)), held);
 }
 
-TEST(ClusterTest, HostileNodesAndDemandsAreRejected) {
+TEST(ClusterTest, InvalidNodesAndDemandsAreRejected) {
   Cluster cluster;
   NodeSpec spec = MakeNode("a", 2);
   spec.gpus[1].uuid = spec.gpus[0].uuid;
@@ -313,7 +313,7 @@ TEST(ClusterTest, PodSizesAreNumbersOfGpus) {
   EXPECT_EQ(PodSizeOf(two), PodSize::kTwo);
 }
 
-TEST(ClusterTest, LimitsThemselvesAreAllowed) {
+TEST(ClusterTest, ValuesAtTheLimitsAreAllowed) {
   Cluster cluster;
   NodeSpec spec = MakeNode("a", 64);
   spec.gpus[0].memory = Bytes(int64_t{1} << 43);

@@ -84,7 +84,7 @@ TEST_F(ExplainTest, ReportsAGpuThatThePodDoesNotAllow) {
             "4 GPUs, none of 1 named by UUID wanted, 3 of 4 free: 1 not allowed by UUID");
 }
 
-TEST_F(ExplainTest, ReportsTheLackingResourceOfAShare) {
+TEST_F(ExplainTest, ReportsWhichResourceAShareLacks) {
   const NodeId node = Add(MakeNode("a", 2));
   Hold(node, MakeDemand(1, 800, GiB(1)), 0b01);
   Hold(node, MakeDemand(1, 0, GiB(70)), 0b10);
@@ -120,7 +120,7 @@ TEST_F(ExplainTest, NamesModelsAndSlices) {
   EXPECT_EQ(Why(node, demand), "2 1g.10gb wanted, 1 of 2 free: 1 of another kind");
 }
 
-TEST_F(ExplainTest, ReportsTheLackingHostResource) {
+TEST_F(ExplainTest, ReportsWhichHostResourceIsInsufficient) {
   const NodeId node = Add(MakeNode("a", 1));
   EXPECT_EQ(Why(node, MakeDemand(1, 1000, Bytes(0), 96500)), "96.5 CPU wanted, 96 free");
   Demand demand = MakeDemand(0, 0);
@@ -142,7 +142,7 @@ TEST_F(ExplainTest, ReportsContainersThatFitOnlyOneByOne) {
   EXPECT_EQ(Why(node, demand), "the 2 GPU containers fit one by one, but not together");
 }
 
-TEST_F(ExplainTest, SumsUpTheClusterMostFrequentFirst) {
+TEST_F(ExplainTest, SummarizesTheClusterByTheMostFrequentReasonFirst) {
   for (int i = 0; i < 3; ++i) {
     Hold(Add(MakeNode(fmt::format("a{}", i), 2)), MakeDemand(1, 1000), 0b1);
   }
@@ -250,7 +250,7 @@ TEST_F(ExplainTest, ReportsCpuBeforeMemoryAndRemovedPodsFreeBoth) {
   EXPECT_TRUE(ShortfallOf(cluster_.node(node), demand).unresolvable);
 }
 
-TEST_F(ExplainTest, ComputeThatIsNotWantedIsNotNamed) {
+TEST_F(ExplainTest, OnlyRequestedResourcesAreNamed) {
   const NodeId node = Add(MakeNode("a", 0));
   EXPECT_EQ(Why(node, MakeDemand(1, 0, GiB(8))), "1 GPU with 8 GiB wanted, the node has none");
 }

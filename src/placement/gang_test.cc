@@ -138,7 +138,7 @@ TEST_F(GangTest, TriesTheNextPoolIfAPoolCannotHoldTheGang) {
   EXPECT_TRUE(Place(preference).placed) << "two pods fit in small, one in large";
 }
 
-TEST_F(GangTest, ApartPutsEachPodOnANodeOfItsOwn) {
+TEST_F(GangTest, TheApartLayoutPutsEachPodOnItsOwnNode) {
   AddNodes(3, 8);
   Gang gang{
       .members = {Member(MakeDemand(1, 1000), 3)}, .layout = GangLayout::kApart, .strict = true};
@@ -158,7 +158,7 @@ TEST_F(GangTest, ImpossibleGangsAreRejected) {
             "invalid gang of 2147483647 pods: want 1 to 16384");
 }
 
-TEST_F(GangTest, AllOrNothingOverRandomHistories) {
+TEST_F(GangTest, EachGangIsPlacedWhollyOrNotAtAllOverRandomHistories) {
   std::mt19937 random(9);
   for (const char* pool : {"x", "y", "z"}) AddNodes(4, 4 + static_cast<int>(random() % 5), pool);
   const auto policy = *MakePolicy("BestFit", cluster_, {});
@@ -256,7 +256,7 @@ TEST_F(GangTest, ThePoolWithTheBestNodeIsTriedFirst) {
   EXPECT_EQ(NodesOf(result), (std::multiset<NodeId>{1, 1}));
 }
 
-TEST_F(GangTest, AGangInOnePoolIsInOnePoolWhereThePolicyWouldSpreadIt) {
+TEST_F(GangTest, AGangStaysInOnePoolEvenIfThePolicyWouldSpreadIt) {
   AddNodes(2, 1, "a");
   AddNodes(2, 1, "b");
   AddNodes(3, 1, "c");
@@ -280,7 +280,7 @@ TEST_F(GangTest, OfAttemptsThatPlacedEquallyManyPodsTheFirstIsReported) {
   EXPECT_NE(result.reason.find("pod 3 of 3: n0: "), std::string::npos) << result.reason;
 }
 
-TEST_F(GangTest, ALargestGangOnAFullChunkOfNodesIsPlaced) {
+TEST_F(GangTest, TheLargestGangIsPlacedOnAFullChunkOfNodes) {
   AddNodes(64, 1);
   Gang gang{.members = {Member(Demand{}, kMaxGangPods)}};
   EXPECT_TRUE(Place(gang).placed);

@@ -16,7 +16,7 @@ using testing::MakeDemand;
 using testing::MakeNode;
 using testing::PickOf;
 
-TEST(DemandTest, TheLimitsThemselvesAreAllowed) {
+TEST(DemandTest, ValuesAtTheLimitsAreAllowed) {
   Demand demand;
   demand.gpu_demands.assign(kMaxGpuDemands, {.count = 4, .milli = kWholeGpu});
   for (GpuId gpu = 1; gpu <= kMaxFilterGpus; ++gpu) demand.gpu_filter.push_back(gpu);
@@ -48,7 +48,7 @@ TEST(DemandTest, AmountsThatNoNodeHasAreRejected) {
   EXPECT_FALSE(Validate(demand).ok());
 }
 
-TEST(FitTest, APickNamesTheGpuThatTheNodeDoesNotHave) {
+TEST(FitTest, AnErrorNamesThePickedGpuThatTheNodeLacks) {
   Cluster cluster;
   const NodeId node = *cluster.AddNode(MakeNode("a", 4));
   EXPECT_EQ(CheckPick(cluster.node(node), MakeDemand(1, 1000), PickOf(1 << 5)).message(),

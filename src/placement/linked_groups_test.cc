@@ -87,7 +87,7 @@ TEST(LinkedGroupsTest, NodesWithEqualLinksShareOneObject) {
   EXPECT_EQ(cache.size(), 3u);
 }
 
-TEST(LinkedGroupsTest, NodesThatAllDifferDoNotFillTheMemory) {
+TEST(LinkedGroupsTest, TheCacheOfDifferentTopologiesIsBounded) {
   LinkedGroupsCache cache;
   std::vector<std::shared_ptr<const LinkedGroups>> held;
   for (unsigned i = 0; i < 2 * LinkedGroupsCache::kMaxTopologies; ++i) {
@@ -265,7 +265,7 @@ TEST(LinkedGroupsTest, SharesStayWhereThePolicyPutThem) {
   EXPECT_EQ(pick.masks[0], 0b1000u);
 }
 
-TEST(PartitionTableLimitsTest, TheBestLinksOfAllAreAllowed) {
+TEST(PartitionTableLimitsTest, LinksWithTheHighestScoreAreAllowed) {
   const PartitionTable table(2, [](int, int) { return device::kMaxLinkScore; });
   EXPECT_EQ(table.ScoreOf(0b11), device::kMaxLinkScore / device::kLinkScoreUnit);
 }

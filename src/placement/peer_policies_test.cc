@@ -52,7 +52,7 @@ class PeerPolicyTest : public ::testing::Test {
   Cluster cluster_;
 };
 
-TEST_F(PeerPolicyTest, NodesAreFilledOrSpreadOver) {
+TEST_F(PeerPolicyTest, BinpackFillsANodeAndSpreadUsesAnother) {
   Add("a", 4), Add("b", 4), Add("c", 4);
   Take(1, 0b1, MakeDemand(1, 500));
   EXPECT_EQ(NodeOf("NodeBinpackGpuBinpack", MakeDemand(1, 100)), 1u);
@@ -63,7 +63,7 @@ TEST_F(PeerPolicyTest, NodesAreFilledOrSpreadOver) {
       << "nodes are compared by their CPUs";
 }
 
-TEST_F(PeerPolicyTest, GpusAreFilledOrSpreadOver) {
+TEST_F(PeerPolicyTest, BinpackFillsAGpuAndSpreadUsesAnother) {
   const NodeId node = Add("a", 3);
   Take(node, 0b010, MakeDemand(1, 500));
   EXPECT_EQ(GpusOf("NodeBinpackGpuBinpack", MakeDemand(1, 100)), 0b010u);
@@ -133,7 +133,7 @@ TEST_F(PeerPolicyTest, GpuManagerLinksSeveralGpus) {
   EXPECT_EQ(GpusOf("GpuManager", MakeDemand(2, 1000)), 0b000011u);
 }
 
-TEST_F(PeerPolicyTest, GpuManagerUsesUpFragmentsAndTightShares) {
+TEST_F(PeerPolicyTest, GpuManagerPrefersFragmentsAndTheTightestShares) {
   NodeSpec spec = MakeNode("a", 6);
   spec.groups = std::make_shared<const LinkedGroups>(SixGpus());
   const NodeId node = *cluster_.AddNode(spec);
@@ -180,7 +180,7 @@ TEST_F(PeerPolicyTest, ANodeWithAFullerGpuIsFuller) {
   EXPECT_EQ(NodeOf("NodeSpreadGpuBinpack", MakeDemand(1, 100)), 0u);
 }
 
-TEST_F(PeerPolicyTest, ANodeIsAsFullAsItsCpuIsWithThePod) {
+TEST_F(PeerPolicyTest, TheFullnessOfANodeIncludesTheCpuOfThePod) {
   NodeSpec small = MakeNode("a", 1), large = MakeNode("b", 1);
   small.cpu_milli = 10000;
   large.cpu_milli = 100000;

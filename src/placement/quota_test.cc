@@ -156,7 +156,7 @@ TEST(QuotaTest, AShareOfMemoryIsChargedItsFractionOfTheGpu) {
   EXPECT_EQ(ChargesOf("ml", cluster, node, demand, {{0b1}})[0].amount, MilliGpu(300));
 }
 
-TEST(QuotaTest, NeverAboveTheLimitAndRefundsRestoreExactly) {
+TEST(QuotaTest, UseNeverExceedsTheLimitAndRefundsRestoreItExactly) {
   std::mt19937 random(21);
   const char* models[] = {"M40", "P100"};
   Quota quota = Make(kSample);

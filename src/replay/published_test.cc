@@ -127,7 +127,7 @@ double Tolerance(const PublishedFigure& figure) {
 
 class PublishedTest : public ::testing::TestWithParam<Published> {};
 
-TEST_P(PublishedTest, AllocationIsMet) {
+TEST_P(PublishedTest, AllocationMatchesThePublishedFigure) {
   const auto study = StudyOf(GetParam().trace, {kNames.begin(), kNames.end()});
   if (!study.has_value()) GTEST_SKIP() << kNoTraces;
   ASSERT_TRUE(study->ok()) << study->status().ToString();
@@ -156,7 +156,7 @@ constexpr std::array<PolicyGain, 5> kGains = {{{"default", {-0.05, -0.05, 0.80, 
 
 class DefaultPolicyTest : public ::testing::TestWithParam<PolicyGain> {};
 
-TEST_P(DefaultPolicyTest, GainsOverFgd) {
+TEST_P(DefaultPolicyTest, AllocatesMoreThanFgd) {
   const auto study = StudyOf(GetParam().trace, {"Tessera", "FGD"});
   if (!study.has_value()) GTEST_SKIP() << kNoTraces;
   ASSERT_TRUE(study->ok()) << study->status().ToString();
@@ -173,7 +173,7 @@ TEST_P(DefaultPolicyTest, GainsOverFgd) {
 // If shares request device memory instead of compute, the default policy gains as much over FGD.
 class DeviceMemoryTest : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(DeviceMemoryTest, GainsAsMuchAsCompute) {
+TEST_P(DeviceMemoryTest, GainsAsMuchForMemorySharesAsForComputeShares) {
   std::array<double, 2> gains{};
   for (const ShareResource share_resource : {ShareResource::kCompute, ShareResource::kMemory}) {
     const auto study = StudyOf(GetParam(), {"Tessera", "FGD"}, kFewSeeds, share_resource);

@@ -134,7 +134,7 @@ TEST(TimelineTest, IsTheSameEachTimeAndOnAnyNumberOfThreads) {
   EXPECT_EQ(json(1), json(4));
 }
 
-TEST(TimelineTest, NeedsTimes) {
+TEST(TimelineTest, RejectsATraceWithoutCreationAndDeletionTimes) {
   const auto results = RunTimelines({NodeOf("n", 1)}, {.pods = {PodOf("a", 1, 0, 1)}},
                                     {.policies = {"FGD"}, .seeds = {1}});
   EXPECT_EQ(results.status().code(), Code::kFailedPrecondition);
@@ -176,7 +176,7 @@ std::vector<TracePod> Mixed() {
   return pods;
 }
 
-TEST(SampleTest, AsRecordedIsEachPodOnceInOrder) {
+TEST(SampleTest, AsRecordedContainsEachPodOnceInOrderOfArrival) {
   const Sample sample =
       AsRecorded({PodOf("b", 1, 5, 9), PodOf("a", 1, 5, 30), PodOf("c", 1, 2, 3)});
   ASSERT_EQ(sample.arrivals.size(), 3u);

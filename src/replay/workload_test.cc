@@ -35,14 +35,14 @@ std::vector<uint32_t> ArrivalsOf(const std::vector<TracePod>& pods, int64_t capa
   return Arrivals(pods, capacity, load, random);
 }
 
-TEST(ArrivalsTest, LeavesOutRandomPodsOfALoadThatIsTooHigh) {
+TEST(ArrivalsTest, LeavesOutRandomPodsIfTheLoadIsTooHigh) {
   const auto pods = ManyPods();
   const auto order = ArrivalsOf(pods, 40'000, 100, 1);
   EXPECT_EQ(RequestedMilli(pods, order), 40'000);
   EXPECT_EQ(std::set<uint32_t>(order.begin(), order.end()).size(), 80u);
 }
 
-TEST(ArrivalsTest, AppendsCopiesOfRandomPodsToALoadThatIsTooLow) {
+TEST(ArrivalsTest, AppendsCopiesOfRandomPodsIfTheLoadIsTooLow) {
   const auto pods = ManyPods();
   const auto order = ArrivalsOf(pods, 100'000, 130, 1);
   EXPECT_EQ(RequestedMilli(pods, order), 130'000);

@@ -50,7 +50,7 @@ TEST_F(BinderTest, BindsAPodThatTheFeedHasNotSeenYet) {
   EXPECT_TRUE(d.BindSucceeds(pod, d.Choose(pod)));
 }
 
-TEST_F(BinderTest, RejectsAnUnknownPodOrAnotherPodOfItsName) {
+TEST_F(BinderTest, RejectsAnUnknownPodAndAnotherPodOfTheSameName) {
   const kube::PodObject pod = Whole("a");
   EXPECT_EQ(d.BindAsKubeScheduler(pod, "n1")->code(), Code::kNotFound);
   d.AddPod(pod);
@@ -151,7 +151,7 @@ TEST_F(BinderTest, AnUnclearBindingIsReadAfterTwoSeconds) {
   EXPECT_THAT(d.Filter(pod).error, HasSubstr("is already bound to node n1"));
 }
 
-TEST_F(BinderTest, AnotherPodOfTheNameEndsAnUnclearBinding) {
+TEST_F(BinderTest, AnotherPodOfTheSameNameEndsAnUnclearBinding) {
   const kube::PodObject pod = Whole("a");
   d.AddPod(pod);
   d.api.SetOutcome(Outcome::kLost);

@@ -40,7 +40,7 @@ class ClusterMetricsTest : public ::testing::Test {
   testing::SchedulerHarness d_;
 };
 
-TEST_F(ClusterMetricsTest, AllocationByDialect) {
+TEST_F(ClusterMetricsTest, CountsAllocatedDevicesByDialect) {
   d_.AddNode(GpuNode("n1", 4));
   Run(Whole("whole", 2), "n1");
   for (const char* name : {"a", "b"}) {
@@ -71,7 +71,7 @@ TEST_F(ClusterMetricsTest, FragmentationIsThePartThatTypicalPodsCannotUse) {
   EXPECT_EQ(FragmentationOf(*d_.ledger), 0) << "nothing is free";
 }
 
-TEST_F(ClusterMetricsTest, QuotaUsedAndLimit) {
+TEST_F(ClusterMetricsTest, ShowsTheUseAndTheLimitOfEachQuota) {
   d_.AddNode(GpuNode("n1", 4));
   d_.ledger->SetQuota(placement::ParseQuota(R"({"ns":{"quota":{"A100":3}},"b":{}})").value());
   Run(Whole("whole", 2), "n1");
@@ -81,7 +81,7 @@ TEST_F(ClusterMetricsTest, QuotaUsedAndLimit) {
   EXPECT_THAT(page, Not(HasSubstr("namespace=\"b\""))) << "namespace b has no limit";
 }
 
-TEST_F(ClusterMetricsTest, WaitingPodsByReasonSizeAndAge) {
+TEST_F(ClusterMetricsTest, CountsWaitingPodsByReasonSizeAndAge) {
   d_.AddNode(GpuNode("n1", 2));
   Run(Whole("whole", 2), "n1");
   for (const auto& [name, gpus, age] :
@@ -128,7 +128,7 @@ TEST_F(ClusterMetricsTest, ABoundPodHasWaitedSinceItsCreation) {
   EXPECT_THAT(Page(), Not(HasSubstr("waiting_pods{")));
 }
 
-TEST_F(ClusterMetricsTest, SizesOfRequests) {
+TEST_F(ClusterMetricsTest, RequestsAreGroupedBySize) {
   const auto size = [](std::map<std::string_view, std::string> limits) {
     return SizeOf(*ledger::PodRequestOf(GpuPod("a", limits), {})->devices);
   };

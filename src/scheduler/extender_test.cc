@@ -158,7 +158,7 @@ TEST(ExtenderTest, AnnotationsForgedByAUserAreIgnored) {
   EXPECT_THAT(d.Filter(Whole("b")).fitting, IsEmpty());
 }
 
-TEST(ExtenderTest, RejectionByQuotaIsOneEventWithTheRemainder) {
+TEST(ExtenderTest, ARejectionByQuotaGivesOneEventWithTheRemainingQuota) {
   SchedulerHarness d;
   d.AddNode(GpuNode("n1", 4));
   d.ledger->SetQuota(placement::ParseQuota(R"({"ns":{"quota":{"A100":1}}})").value());
@@ -195,7 +195,7 @@ class QuotaEventTest : public ::testing::Test {
   SchedulerHarness d;
 };
 
-TEST_F(QuotaEventTest, NamesTheRemainderOnce) {
+TEST_F(QuotaEventTest, NamesTheRemainingQuotaOnce) {
   d.Filter(Whole("a", 2));
   ASSERT_THAT(d.events, SizeIs(1));
   EXPECT_THAT(d.events[0], HasSubstr("1 left"));
@@ -226,7 +226,7 @@ TEST_F(QuotaEventTest, EachPodHasItsOwnEvent) {
   EXPECT_THAT(d.events, SizeIs(2));
 }
 
-TEST(ExtenderTest, ARejectedModelWithoutQuotaNamesTheRemainderOfOthers) {
+TEST(ExtenderTest, ARejectionForAModelWithoutQuotaNamesTheQuotasOfOthers) {
   SchedulerHarness d;
   kube::NodeObject t4 = GpuNode("n1", 4);
   t4.meta.labels["gaia.tencent.com/gpu-model"] = "T4";

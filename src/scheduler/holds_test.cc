@@ -41,7 +41,7 @@ class HoldsTest : public ::testing::Test {
   SchedulerHarness d;
 };
 
-TEST_F(HoldsTest, AFirstAttemptIsHeldUntilItsFailureIsShown) {
+TEST_F(HoldsTest, AFirstAttemptHoldsGpusUntilItsFailureIsShown) {
   ASSERT_THAT(d.Filter(Whole("a")).fitting, SizeIs(1));
   d.Advance(20min);  // in Permit: the other pods of its group have no nodes yet
   EXPECT_FALSE(IsFree());
@@ -67,7 +67,7 @@ TEST_F(HoldsTest, NoHoldOutlastsItsLimit) {
 
 // kube-scheduler does not write an equal condition again, so the failure of this attempt cannot be
 // seen.
-TEST_F(HoldsTest, ALaterAttemptWithoutANominatedNodeIsHeldForSeconds) {
+TEST_F(HoldsTest, ALaterAttemptWithoutANominatedNodeHoldsGpusForSeconds) {
   Show(Failed(Whole("a")));
   d.Filter(Failed(Whole("a")));
   d.Advance(4s);
@@ -87,7 +87,7 @@ TEST_F(HoldsTest, ANominatedNodeShowsThatTheAttemptContinues) {
   EXPECT_TRUE(IsFree());
 }
 
-TEST_F(HoldsTest, ADifferentFailureReleasesAtOnce) {
+TEST_F(HoldsTest, ADifferentFailureReleasesTheGpusAtOnce) {
   Show(Failed(Whole("a")));
   d.Filter(Failed(Whole("a")));
   Show(Failed(Whole("a")));  // other changes of the pod do not end its attempt
@@ -121,7 +121,7 @@ TEST_F(HoldsTest, APodThatIsGoneHoldsNothing) {
   EXPECT_TRUE(IsFree());
 }
 
-TEST_F(HoldsTest, AUidThatNoPodHasHoldsNothing) {
+TEST_F(HoldsTest, APodWithAnUnknownUidHoldsNothing) {
   d.AddPod(Whole("a"));
   kube::PodObject invented = Whole("a");
   invented.meta.uid = Uid("invented");

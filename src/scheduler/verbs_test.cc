@@ -76,7 +76,7 @@ TEST_F(VerbsTest, FilterAndBindAreTraced) {
   EXPECT_EQ(spans[2].attributes[0].second, "n1");
 }
 
-TEST_F(VerbsTest, FilterPrioritizeAndBindUnderEachPrefix) {
+TEST_F(VerbsTest, FilterPrioritizeAndBindAreServedUnderEachPrefix) {
   for (const std::string prefix : {"/v1/extender", "/gpushare-scheduler"}) {
     d.AddPod(GpuPod("a", {{names::kResourceGpu, "1"}}));
     const auto filtered =

@@ -153,7 +153,7 @@ TEST(WireTest, RejectsMoreNodesThanKubernetesCanHave) {
   }
 }
 
-TEST(WireTest, DecodesALongPodAgain) {
+TEST(WireTest, ALongPodIsDecodedForEveryRequest) {
   const auto body = [](const std::string& uid) {
     return fmt::format(R"({{"Pod":{{"metadata":{{"uid":"{}","labels":{{"a":"{}"}}}}}}}})", uid,
                        std::string(300 << 10, 'x'));

@@ -114,7 +114,7 @@ TEST(FleetTest, ARolledBackNodeKeepsTheDaemonSetOfItsOwnPool) {
               HasSubstr("default-ubuntu22-04-" + revision.substr(0, 8)));
 }
 
-TEST(FleetTest, DriversHaveTheirVersionForUsers) {
+TEST(FleetTest, TheViewShowsTheInstalledAndTheWantedDriverVersion) {
   FleetNode node = GpuNode("a", "default-ubuntu22-04");
   const auto before = FleetPools(kDriver550), after = FleetPools(kDriver560);
   const FleetView first = ViewFleet(before, {node}, {}, {});
@@ -292,7 +292,7 @@ TEST(FleetTest, AFailedNodeSaysWhyAndWhatHelps) {
   EXPECT_THAT(view.problems[0].message, HasSubstr("the driver was not ready; the node stays"));
 }
 
-TEST(FleetTest, AStateOfAnotherToolIsAProblemOfItsNode) {
+TEST(FleetTest, AnUpgradeStateOfAnotherToolIsAProblemOfItsNode) {
   const auto pools = FleetPools(kDriver550);
   FleetNode node = GpuNode("a", "default-ubuntu22-04");
   node.labels[std::string(names::kLabelUpgradeState)] = "node-maintenance-required";

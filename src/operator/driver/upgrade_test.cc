@@ -43,7 +43,7 @@ std::string StateAfter(const UpgradeNode& node, const UpgradePolicy& policy = {}
   return state != step.actions[0].labels.end() ? state->second.value_or("-") : "";
 }
 
-TEST(UpgradeStateTest, NamesAreNvidiasAndReadBack) {
+TEST(UpgradeStateTest, StatesHaveNvidiasNamesAndAreReadBackFromThem) {
   for (int i = 0; i <= static_cast<int>(UpgradeState::kFailed); ++i) {
     const auto state = static_cast<UpgradeState>(i);
     EXPECT_EQ(UpgradeStateFromName(NameOf(state)), state);
@@ -84,7 +84,7 @@ TEST(UpgradeTest, ANodeWithTheWantedDriverIsDoneAndThenNothingIsWritten) {
   EXPECT_TRUE(StepOf(node).actions.empty());
 }
 
-TEST(UpgradeTest, ANodeTakesTheStatesOfNvidia) {
+TEST(UpgradeTest, ANodePassesThroughTheUpgradeStatesOfNvidia) {
   UpgradePolicy policy{.wait_for = {{"a", "b"}}, .drain = true};
   EXPECT_EQ(StateAfter(NodeWith("a")), "upgrade-required");
   EXPECT_EQ(StateAfter(NodeWith("a", UpgradeState::kUpgradeRequired)), "cordon-required");
@@ -177,7 +177,7 @@ TEST(UpgradeTest, PodsWithGpusAreEvictedAndOthersOnlyWhenDraining) {
   EXPECT_EQ(StateAfter(node, {.drain = true}), "pod-restart-required");
 }
 
-TEST(UpgradeTest, NoPodIsEvictedBesideAPodThatMustStayAndTheNodeIsReleasedAtTheDeadline) {
+TEST(UpgradeTest, NoPodIsEvictedFromANodeWithAPodThatMustStay) {
   UpgradeNode node = NodeWith("a", UpgradeState::kPodDeletionRequired);
   node.pods = {{.ns = "d", .name = "bare", .uses_gpu = true},
                {.ns = "d", .name = "gpu", .uses_gpu = true, .controlled = true}};
@@ -346,7 +346,7 @@ size_t CountBeginning(const UpgradePolicy& policy, const std::vector<UpgradeNode
   return NextUpgradeStep(policy, nodes, kNow).actions.size();
 }
 
-TEST(UpgradeFleetTest, LimitsHold) {
+TEST(UpgradeFleetTest, LimitsBoundHowManyNodesBegin) {
   EXPECT_EQ(CountBeginning({}, WaitingNodes(8)), 1u);
   EXPECT_EQ(CountBeginning({.max_parallel = 0}, WaitingNodes(8)), 2u) << "25% of 8";
   EXPECT_EQ(CountBeginning({.max_parallel = 3, .max_unavailable = "100%"}, WaitingNodes(8)), 3u);

@@ -51,16 +51,16 @@ class WasteModelTest : public ::testing::TestWithParam<uint64_t> {
 INSTANTIATE_TEST_SUITE_P(Estimates, WasteModelTest,
                          ::testing::Values(1 << kRollOuts, 1 << kClosedForm, 0));
 
-TEST_P(WasteModelTest, WithoutCpuAllIsWaste) {
+TEST_P(WasteModelTest, WithoutFreeCpuAllFreeGpuCapacityIsWaste) {
   EXPECT_NEAR(Model(SomeMix(), excluded_parts())->Waste(Key({1000, 500}, 0)), 1500, 1);
 }
 
-TEST_P(WasteModelTest, WithoutMemoryAllIsWaste) {
+TEST_P(WasteModelTest, WithoutFreeMemoryAllFreeGpuCapacityIsWaste) {
   EXPECT_NEAR(Model(SomeMix(), excluded_parts())->Waste(Key({1000, 500}, 1000000, Bytes(0))), 1500,
               1);
 }
 
-TEST_P(WasteModelTest, ARestThatAPodOfTheMixFillsIsLessWaste) {
+TEST_P(WasteModelTest, FreeGpuCapacityThatAPodOfTheMixFillsIsLessWaste) {
   const auto model = Model(SomeMix(), excluded_parts());
   EXPECT_LT(model->Waste(Key({190}, 1000000)), 60);
   EXPECT_NEAR(model->Waste(Key({189}, 1000000)), 189, 1);
@@ -508,7 +508,7 @@ TEST_F(TesseraTest, ANewSetOfModelsReplacesARareSet) {
   EXPECT_LT(Term(MakeDemand(1, 1000), scarce, "scarce model"), -300);
 }
 
-TEST(PolicyPartsTest, TheNameExcludesParts) {
+TEST(PolicyPartsTest, ThePolicyNameCanExcludeParts) {
   Cluster cluster;
   const NodeId node = *cluster.AddNode(testing::MakeNode("a", 8));
   const auto whole = *MakePolicy("tessera", cluster, {});

@@ -197,7 +197,7 @@ TEST_F(ConfiguratorTest, SecondRunChangesAndReloadsNothing) {
   EXPECT_EQ(AllFiles(), before);
 }
 
-TEST_F(ConfiguratorTest, UndoRestoresBytesModeAndAbsence) {
+TEST_F(ConfiguratorTest, UndoRestoresBytesAndModeAndRemovesNewFiles) {
   engine_timeout_ = kServingEngineTimeout;
   Put(kConfig, "{\"a\" :1.0}\r\n", 0640);
   auto before = AllFiles();
@@ -434,7 +434,7 @@ TEST_F(ConfiguratorTest, RecoverDoesNotTouchAnActiveRun) {
   EXPECT_EQ(AllFiles(), begun);
 }
 
-TEST_F(ConfiguratorTest, RecoverLeavesAnEngineThatServesToTheNextRun) {
+TEST_F(ConfiguratorTest, RecoverDoesNothingWhileTheEngineServes) {
   ASSERT_TRUE(Configure(Docker()).ok());
   InterruptLastRun();
   const auto begun = AllFiles();

@@ -96,7 +96,7 @@ root = "/var/lib/containerd"
     path = "/opt/containerd"
 )";
 
-TEST(ContainerdPlan, EditsAVersion2SectionInPlaceBefore21) {
+TEST(ContainerdPlan, EditsAVersion2SectionInPlaceBeforeContainerd21) {
   EXPECT_EQ(Diff(EngineKind::kContainerd, Containerd(kVersion16), {{kMain, kKubeadmV2}}),
             R"(--- /etc/containerd/config.toml
 +++ /etc/containerd/config.toml
@@ -126,7 +126,7 @@ TEST(ContainerdPlan, EditsAVersion2SectionInPlaceBefore21) {
 )");
 }
 
-TEST(ContainerdPlan, UsesADropInOfTheSameVersionSince21) {
+TEST(ContainerdPlan, UsesADropInOfTheSameVersionSinceContainerd21) {
   const auto after =
       Applied(EngineKind::kContainerd, Containerd(kVersion22), {{kMain, kKubeadmV2}});
   ASSERT_TRUE(after.ok()) << after.status().ToString();
@@ -231,7 +231,7 @@ TEST(ContainerdPlan, EditsASectionInPlaceIfTheEngineVersionIsUnknown) {
   EXPECT_THAT(plan->notes.at(0), HasSubstr("version of containerd is unknown"));
 }
 
-TEST(ContainerdPlan, EditsTheFileWhoseSectionTakesEffectBefore21) {
+TEST(ContainerdPlan, EditsTheFileWhoseSectionTakesEffectBeforeContainerd21) {
   const char kSite[] = "/etc/containerd/conf.d/10-site.toml";
   const std::string main =
       std::string("imports = ['/etc/containerd/conf.d/*.toml']\n") + kKubeadmV2;
@@ -313,7 +313,7 @@ TEST(ContainerdPlan, ErrorsNameFileAndLine) {
                    .ok());
 }
 
-TEST(ContainerdPlan, ConfiguringTheResultChangesNothing) {
+TEST(ContainerdPlan, ConfiguringAgainChangesNothing) {
   for (const Version version : {kVersion16, kVersion22}) {
     const auto once = Applied(EngineKind::kContainerd, Containerd(version), {{kMain, kKubeadmV2}});
     ASSERT_TRUE(once.ok());
