@@ -88,7 +88,7 @@ TEST_F(KubeletTest, ALateListenDelaysTheRegistrationOnlyByMilliseconds) {
   EXPECT_LT(took_ms[10], 500) << "gRPC's own pause would be a second";
 }
 
-TEST_F(KubeletTest, HundredRestartsAreFollowedEachTime) {
+TEST_F(KubeletTest, RegistersAgainAfterEachOfAHundredRestarts) {
   AgentNode node(dir_.path(), 8);
   node.Publish();
   std::vector<double> took_ms;
@@ -112,7 +112,7 @@ TEST_F(KubeletTest, HundredRestartsAreFollowedEachTime) {
   RecordProperty("max_ms", std::to_string(took_ms.back()));
 }
 
-TEST_F(KubeletTest, RemovedSocketIsBackAndTheKubeletNoticesNothing) {
+TEST_F(KubeletTest, RecreatesARemovedSocketWithoutEffectOnTheKubelet) {
   kubelet_.Start();
   AgentNode node(dir_.path(), 8);
   node.Publish();
@@ -131,7 +131,7 @@ TEST_F(KubeletTest, RemovedSocketIsBackAndTheKubeletNoticesNothing) {
   EXPECT_TRUE(kubelet_.Allocate({AgentNode::Id(0)}).ok());
 }
 
-TEST_F(KubeletTest, SendsChangesOnlyAndAllOfThem) {
+TEST_F(KubeletTest, SendsEveryChangeAndNothingElse) {
   kubelet_.Start();
   AgentNode node(dir_.path(), 8);
   node.Publish();
@@ -159,7 +159,7 @@ TEST_F(KubeletTest, EveryStreamReceivesAChange) {
   EXPECT_EQ(kubelet_.devices(), node.Wanted({1}));
 }
 
-TEST_F(KubeletTest, RegistersAgainWhenTheKubeletEndsItsStreamAndLivesOn) {
+TEST_F(KubeletTest, RegistersAgainWhenARunningKubeletEndsItsStream) {
   kubelet_.Start();
   AgentNode node(dir_.path(), 2);
   node.Publish();
@@ -178,7 +178,7 @@ TEST_F(KubeletTest, OutlastsAKubeletThatDropsEachNewStream) {
   WaitForDevicesOf(&node);
 }
 
-TEST_F(KubeletTest, OutlastsRefusals) {
+TEST_F(KubeletTest, RetriesUntilTheKubeletAcceptsTheRegistration) {
   kubelet_.SetBehavior({.refuse = 4});
   kubelet_.Start();
   AgentNode node(dir_.path(), 2);
@@ -224,7 +224,7 @@ TEST_F(KubeletTest, OtherClientsOnTheSocketDoNoHarm) {
   EXPECT_EQ(kubelet_.live_streams(), 1);
 }
 
-TEST_F(KubeletTest, AllFiveCallsAnswer) {
+TEST_F(KubeletTest, AllFiveMethodsOfThePluginAnswer) {
   kubelet_.Start();
   AgentNode node(dir_.path(), 8);
   node.Publish();

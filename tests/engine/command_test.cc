@@ -117,7 +117,7 @@ TEST_F(CommandTest, UndoUnmountsTheTreesOfTheLastEngine) {
   EXPECT_THAT(ReadFile("/proc/self/mountinfo").value(), Not(HasSubstr(trees)));
 }
 
-TEST_F(CommandTest, UnderstandsNvidiasNames) {
+TEST_F(CommandTest, AcceptsTheOptionNamesOfNvidiasToolkit) {
   const auto result = Run({"--runtime=docker", "--nvidia-runtime-name=gpu",
                            "--nvidia-runtime-path=nvidia-container-runtime",
                            "--nvidia-set-as-default", "--cdi.enabled", "--dry-run"});
@@ -151,7 +151,7 @@ TEST_F(CommandTest, RejectsARuntimePathThatTheEngineCouldNotFollow) {
   EXPECT_FALSE(PathExists(dir_.path() + "/etc"));
 }
 
-TEST_F(CommandTest, TakesChoicesByNameAlone) {
+TEST_F(CommandTest, AcceptsChoicesOnlyByTheirExactNames) {
   for (const char* engine : {"--engine=foo", "--engine=1", "--engine=Docker"}) {
     const auto result = Run({engine, "--dry-run"});
     EXPECT_NE(result.exit_code, 0) << engine;

@@ -198,7 +198,7 @@ TEST_P(ContainerdTest, AVersion2FileGetsADropInOfItsOwnVersion) {
                    "  runtime_type = \"io.containerd.runc.v2\"\n");
 }
 
-TEST_P(ContainerdTest, AFileWithoutVersionIsServedToo) {
+TEST_P(ContainerdTest, AFileWithoutAVersionIsConfiguredToo) {
   if (Is17()) GTEST_SKIP() << "a file without a version is one of version 1 there";
   ExpectConfigures(Preamble("") + PrivatePlugins() + "[plugins.cri]\n");
 }

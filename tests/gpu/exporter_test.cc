@@ -169,7 +169,7 @@ TEST_F(SimulatedExporterTest, ALostGpuHasNoSeriesAndComesBack) {
   EXPECT_TRUE(has_gpu3(TextWhere(has_gpu3)));
 }
 
-TEST_F(SimulatedExporterTest, AHangInAnyCallCostsTheSeriesOfItsGpu) {
+TEST_F(SimulatedExporterTest, AHangInAnyCallRemovesTheSeriesOfItsGpu) {
   Start("h100-sxm5-80gb");
   const auto has_gpu3 = [](const std::string& page) {
     return page.find("gpu=\"3\"") != std::string::npos;

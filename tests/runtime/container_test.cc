@@ -117,7 +117,7 @@ TEST_P(Container, LeavesOnlyTheLinkersFilesInAWritableImage) {
   EXPECT_EQ(Tree(path("driver")), driver);
 }
 
-TEST_P(Container, GetsDriverFilesButNoGpuForNone) {
+TEST_P(Container, GetsDriverFilesButNoGpuIfItRequestsNone) {
   AddEnv("NVIDIA_VISIBLE_DEVICES=none");
   const SubprocessResult result = Run();
   EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -270,7 +270,7 @@ TEST_P(Container, IsRejectedWhereTheDriverCannotDrawOrEncode) {
   EXPECT_THAT(result.err, HasSubstr("lacks libnvidia-encode, libnvcuvid"));
 }
 
-TEST_P(Container, GetsEveryCapabilityOfTheDriverForAll) {
+TEST_P(Container, GetsEveryCapabilityOfTheDriverIfItRequestsAll) {
   AddEnv("NVIDIA_VISIBLE_DEVICES=0");
   AddEnv("NVIDIA_DRIVER_CAPABILITIES=all");
   const SubprocessResult result = Run();
@@ -280,7 +280,7 @@ TEST_P(Container, GetsEveryCapabilityOfTheDriverForAll) {
   EXPECT_THAT(result.out, HasSubstr("nvidia-smi there"));
 }
 
-TEST_P(Container, IsDeniedADisplayWithoutTheModule) {
+TEST_P(Container, IsRejectedForADisplayWithoutTheModesetModule) {
   const std::string file = path("driver/usr/lib/x86_64-linux-gnu/libGLX_nvidia.so.550.54.15");
   ASSERT_TRUE(WriteFileAtomically(file, oci::MakeLibrary("libGLX_nvidia.so.0"), 0755).ok());
   AddEnv("NVIDIA_VISIBLE_DEVICES=0");

@@ -195,18 +195,18 @@ find etc -type f)",
 INSTANTIATE_TEST_SUITE_P(LowLevel, Cri, ::testing::Values("runc"),
                          [](const auto& info) { return std::string(info.param); });
 
-TEST_P(Cri, Containerd2IsConfiguredGivesTheGrantAndIsPutBack) {
+TEST_P(Cri, Containerd2IsConfiguredGivesTheGrantAndIsRestored) {
   const std::string built = BuiltContainerd();
   ExpectConfiguredUsedAndPutBack(Containerd(built, 3));
 }
 
-TEST_P(Cri, Containerd17IsConfiguredGivesTheGrantAndIsPutBack) {
+TEST_P(Cri, Containerd17IsConfiguredGivesTheGrantAndIsRestored) {
   const auto debian = DebianEngine(FETCH_DEBS, "containerd-1.7");
   if (!debian.ok()) GTEST_SKIP() << "no containerd 1.7: " << debian.status().message();
   ExpectConfiguredUsedAndPutBack(Containerd(*debian + "/usr/bin", 2));
 }
 
-TEST_P(Cri, CrioIsConfiguredGivesTheGrantAndIsPutBack) {
+TEST_P(Cri, CrioIsConfiguredGivesTheGrantAndIsRestored) {
   const std::string built = BuiltPart("crio", "crio");
   if (built.empty()) {
     GTEST_SKIP()

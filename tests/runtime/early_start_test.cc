@@ -68,14 +68,14 @@ class EarlyStart : public ::testing::Test {
   std::string path_variable_;
 };
 
-TEST_F(EarlyStart, APlainVerbBecomesTheFirstRuntimeOfPath) {
+TEST_F(EarlyStart, APlainVerbExecutesTheFirstRuntimeInPath) {
   ::setenv("SEEN", "kept", 1);
   EXPECT_EQ(Run({"--root", "/r", "kill", "x y", "KILL"}).out,
             path("first/runc") + "|--root /r kill x y KILL|kept\n");
   ::unsetenv("SEEN");
 }
 
-TEST_F(EarlyStart, APlainVerbCostsLittle) {
+TEST_F(EarlyStart, APlainVerbTakesFewSteps) {
   for (const std::vector<std::string>& verb :
        {std::vector<std::string>{"state", "x"},
         {"delete", "--force", "x"},

@@ -105,7 +105,7 @@ SubprocessResult Between(const SubprocessResult& result, const std::string& from
   return {0, begin == std::string::npos ? "" : result.out.substr(begin, end - begin), result.err};
 }
 
-TEST_P(Engine, DockerIsConfiguredGivesTheGpuAskedForAndIsPutBack) {
+TEST_P(Engine, DockerIsConfiguredGivesTheRequestedGpuAndIsRestored) {
   const auto programs = DebianEngine(FETCH_DEBS, "docker");
   if (!programs.ok()) GTEST_SKIP() << programs.status().message();
   AddLinkerCache();
@@ -122,7 +122,7 @@ TEST_P(Engine, DockerIsConfiguredGivesTheGpuAskedForAndIsPutBack) {
   ExpectNoGpu(Between(result, "default runc\nundone", "driver file No such file or directory"));
 }
 
-TEST_P(Engine, CtrGivesTheGpuAskedForAndNoneOtherwise) {
+TEST_P(Engine, CtrGivesTheRequestedGpuAndOtherwiseNone) {
   const auto image = Tree(rootfs());
   const std::string built = BuiltContainerd();
   if (!built.empty()) {
@@ -151,7 +151,7 @@ TEST_P(Engine, FindsALowLevelRuntimeOfCriosPackages) {
   EXPECT_THAT(result.out, HasSubstr("version"));
 }
 
-TEST_P(Engine, PodmanGivesTheGpuAskedForAndNoneOtherwise) {
+TEST_P(Engine, PodmanGivesTheRequestedGpuAndOtherwiseNone) {
   if (!PathExists("/usr/bin/podman")) GTEST_SKIP() << "podman is not installed";
   ExpectGpuZero(Podman("--env NVIDIA_VISIBLE_DEVICES=0"));
   ExpectNoGpu(Podman(""));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // 300 histories, each from its own seed. This command plays one history again and prints it:
-//   TESSERA_SIMULATION_SEED=<seed> simulation_test --gtest_filter='*ReplaysOne*'
+//   TESSERA_SIMULATION_SEED=<seed> simulation_test --gtest_filter='*ReplaysThe*'
 // This command plays more histories, from the seed in TESSERA_SIMULATION_FROM:
-//   TESSERA_SIMULATION_HISTORIES=<count> simulation_test --gtest_filter='*PlaysMany*'
+//   TESSERA_SIMULATION_HISTORIES=<count> simulation_test --gtest_filter='*PlaysAsMany*'
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -64,7 +64,7 @@ TEST(HistoryTest, TwoRunsOfASeedAreEqual) {
   }
 }
 
-TEST(HistoryTest, ReplaysOneSeed) {
+TEST(HistoryTest, ReplaysTheRequestedSeed) {
   const char* seed = std::getenv("TESSERA_SIMULATION_SEED");
   if (seed == nullptr) GTEST_SKIP() << "TESSERA_SIMULATION_SEED names no seed";
   const Outcome outcome = Play(OptionsOf(std::strtoull(seed, nullptr, 10)));
@@ -81,7 +81,7 @@ uint64_t NumberIn(const char* variable, uint64_t fallback) {
   return text == nullptr ? fallback : std::strtoull(text, nullptr, 10);
 }
 
-TEST(HistoryTest, PlaysMany) {
+TEST(HistoryTest, PlaysAsManyHistoriesAsRequested) {
   const uint64_t count = NumberIn("TESSERA_SIMULATION_HISTORIES", 0);
   if (count == 0) GTEST_SKIP() << "TESSERA_SIMULATION_HISTORIES names no count";
   const uint64_t from = NumberIn("TESSERA_SIMULATION_FROM", 1000);
