@@ -121,7 +121,7 @@ TEST_F(EarlyStart, AConfigurationThatNamesRuntimesIsObeyed) {
   EXPECT_EQ(Run({"state", "x"}).out, path("third/mine") + "|state x|\n");
 }
 
-TEST_F(EarlyStart, NeverBecomesItself) {
+TEST_F(EarlyStart, NeverExecutesItself) {
   fs::create_directories(path("empty"));
   fs::create_symlink(TESSERA_RUNTIME_PROGRAM, path("empty/runc"));
   EXPECT_EQ(Run({"state", "x"}).out, path("first/runc") + "|state x|\n");
