@@ -8,6 +8,7 @@
 //
 // Exit codes: 0, 77 if there is no driver or no GPU, 1 otherwise.
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "tests/real_gpu/libraries.h"
@@ -107,20 +108,25 @@ void Program::Launch(cuda::Function function, unsigned blocks, cuda::Stream stre
        function == spin ? parameters : nullptr, nullptr);
 }
 
+// The shortest of five measures: on a busy CPU the GPU may idle between the launches of a pair.
 double Program::MeasureSpin() {
   cuda::Event start = nullptr, end = nullptr;
-  float milliseconds = 0;
   CALL(cuEventCreate, &start, 0);
   CALL(cuEventCreate, &end, 0);
   LaunchSpin();  // the first launch loads the kernel
-  CALL(cuEventRecord, start, nullptr);
-  LaunchSpin();
-  CALL(cuEventRecord, end, nullptr);
-  CALL(cuEventSynchronize, end);
-  CALL(cuEventElapsedTime, &milliseconds, start, end);
+  float shortest = std::numeric_limits<float>::max();
+  for (int i = 0; i < 5; ++i) {
+    float milliseconds = 0;
+    CALL(cuEventRecord, start, nullptr);
+    LaunchSpin();
+    CALL(cuEventRecord, end, nullptr);
+    CALL(cuEventSynchronize, end);
+    CALL(cuEventElapsedTime, &milliseconds, start, end);
+    shortest = std::min(shortest, milliseconds);
+  }
   CALL(cuEventDestroy_v2, start);
   CALL(cuEventDestroy_v2, end);
-  return double(milliseconds) * kMs;
+  return double(shortest) * kMs;
 }
 
 std::string UuidOfGpu() {
