@@ -5,6 +5,8 @@ include: the presets compile several sources as one text, so a source can use wh
 included. Checks the syntax only.
 
   compile_alone.py COMPILE_COMMANDS FILE...   exits 1 and prints the compiler's messages on an error
+
+Names each source without a compile command, such as all sources of a unity build.
 """
 
 import concurrent.futures
@@ -30,6 +32,8 @@ def tasks_of(commands, files):
             near = including(by_file, file) or nearest(by_file, file)
             if near:
                 tasks[file] = (by_file[near], file)
+        else:
+            print(f"{file}: not checked, because it has no compile command", file=sys.stderr)
     return tasks.values()
 
 
