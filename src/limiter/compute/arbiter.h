@@ -209,6 +209,7 @@ class Arbiter {
   std::vector<ProcessState*> short_active_;  // sorted by rate
   std::vector<double> rates_below_;  // by index in short_active_: sum of the rates at lower indexes
   double long_active_ = 0;           // sum of TurnFraction() over processes with long kernels
+  bool has_long_work_ = false;       // of any process, also of one that is not active
   int64_t sample_weight_dt_ = 0;
   double sample_weight_ = 0;  // SampleWeight(sample_weight_dt_)
   int64_t last_tick_ = 0;

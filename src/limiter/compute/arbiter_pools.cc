@@ -45,9 +45,6 @@ void Arbiter::DecidePools(int64_t now) {
   weights = std::max(weights, 1e-6);
   int active = 0;
   int64_t in_flight = 0;
-  const bool has_long_work = std::ranges::any_of(containers_, [](const ContainerState& container) {
-    return std::ranges::any_of(container.processes, &ProcessState::has_long_work);
-  });
   for (ContainerState& container : containers_) {
     const int64_t lead = container.pool - container.charged, max_lead = MaxLead(container, weights);
     const bool backlog = now - container.last_denied < BacklogMemory();
@@ -56,7 +53,7 @@ void Arbiter::DecidePools(int64_t now) {
     // its lead must hold them back: long kernels delay the container, which then makes up for the
     // delay and is at its limit for only a moment.
     const bool at_hard_limit =
-        !has_long_work && container.limit <= container.weight && IsAtLimit(now, container);
+        !has_long_work_ && container.limit <= container.weight && IsAtLimit(now, container);
     container.is_below_share =
         container.is_idle || at_hard_limit || (lead >= max_lead * 3 / 4 && !backlog);
     // A stopped container keeps its pool, and its pool grows again after the stop.

@@ -165,9 +165,11 @@ void Arbiter::CollectActiveProcesses() {
   active_processes_ = 0;
   short_active_.clear();
   long_active_ = 0;
+  has_long_work_ = false;
   for (ContainerState& container : containers_) {
     container.active_processes = 0;
     for (ProcessState& process : container.processes) {
+      has_long_work_ |= process.has_long_work;
       if (!process.is_active) continue;
       ++active_processes_;
       ++container.active_processes;
