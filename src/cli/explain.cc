@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "api/names.h"
 #include "src/cli/commands.h"
@@ -263,6 +264,7 @@ class ExplanationWriter {
 
 // By Finding.
 constexpr std::string_view kFindingIds[] = {"ended", "no-gpus", "unreadable", "placed", "waits"};
+static_assert(std::size(kFindingIds) == size_t(Finding::kWaits) + 1);
 
 Json JsonOfCandidates(const Explanation& explanation) {
   Json list = Json::MakeArray();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 
 #include "src/base/strings.h"
 
@@ -27,6 +28,7 @@ Status WrongKind(std::string_view key, std::string_view wanted, const Json* foun
 std::string_view KindName(Json::Kind kind) {
   static constexpr std::string_view kNames[] = {"null",     "a boolean", "a number",
                                                 "a string", "an array",  "an object"};
+  static_assert(std::size(kNames) == size_t(Json::Kind::kObject) + 1);
   return kNames[static_cast<size_t>(kind)];
 }
 

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <iterator>
+
 #include "src/gpu/xid.h"
 
 namespace tessera::gpu {
@@ -16,6 +18,7 @@ constexpr std::string_view kRecoveryReasons[] = {
     "the driver requests to drain peer-to-peer traffic",
     "the driver requests to drain and reset the GPU",
 };
+static_assert(std::size(kRecoveryReasons) == size_t(RecoveryAction::kDrainAndReset) + 1);
 
 }  // namespace
 

@@ -2,6 +2,7 @@
 #include "src/cli/output/table.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "src/cli/output/text.h"
 
@@ -12,6 +13,7 @@ constexpr size_t kColumnGap = 3;
 
 // By Tone.
 constexpr std::string_view kEscapeCodes[] = {"", "\033[32m", "\033[31m", "\033[2m", "\033[1m"};
+static_assert(std::size(kEscapeCodes) == size_t(Tone::kHead) + 1);
 
 }  // namespace
 

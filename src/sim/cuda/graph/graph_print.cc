@@ -2,6 +2,8 @@
 // cuGraphDebugDotPrint: a graph as text for Graphviz.
 #include <stdio.h>
 
+#include <iterator>
+
 #include "src/sim/cuda/driver/driver.h"
 #include "src/sim/cuda/graph/graph.h"
 
@@ -12,6 +14,7 @@ namespace {
 constexpr const char* kNodeNames[] = {
     "KERNEL",       "MEMCPY", "MEMSET", "HOST",      "GRAPH",    "EMPTY", "EVENT_WAIT",
     "EVENT_RECORD", nullptr,  nullptr,  "MEM_ALLOC", "MEM_FREE", nullptr, "CONDITIONAL"};
+static_assert(std::size(kNodeNames) == size_t(GraphNodeType::kConditional) + 1);
 
 // Prints the graph and the graphs in it, each as a cluster.
 void Print(FILE* file, const GraphTag& graph) {
